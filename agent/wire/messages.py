@@ -1,0 +1,118 @@
+"""The messages between a node and the control plane.
+
+The node dials; after TLS it says `Hello`, is answered by `Welcome` or `Refused`, sends one full `Report` and
+then `Heartbeat`s; `Desired` comes whenever its generation moved. Beside that there is one bounded, idempotent
+`Question` and its `Answer`. A lost message costs one tick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.wire.facts import NodeFacts
+from agent.wire.shard import ShardObserved, ShardSpec
+
+PROTOCOL = 1
+"""The integer version this code speaks."""
+OLDEST = 1
+"""The oldest version this code still understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First from a node. `node_id` must equal the common name of the certificate it presented."""
+
+    node_id: str
+    protocol: int = PROTOCOL
+    oldest: int = OLDEST
+    agent_version: str | None = None
+    boot_id: str | None = None
+    instance: str | None = None
+    """Random per agent process: tells a reconnecting agent from a second one with the same id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The control plane took the node in; `settings` are the cluster's for this agent."""
+
+    store_id: str
+    protocol: int = PROTOCOL
+    heartbeat_s: float = 2.0
+    server_time: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Said before the socket is closed. `retry_s` is None where trying again cannot help."""
+
+    code: str
+    sentence: str
+    retry_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the node knows, sent once per connection and whenever facts change."""
+
+    facts: NodeFacts
+    shards: tuple[ShardObserved, ...] = ()
+    generation: int | None = None
+    store_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Every `heartbeat_s`, and at once when a shard's state changes."""
+
+    shards: tuple[ShardObserved, ...] = ()
+    generation: int | None = None
+    """The newest `Desired` that the node has taken up."""
+    memory_free_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    load_1m: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The node's whole wanted state. A lower (term, generation) than the last one taken is ignored; a store
+    that the node does not know never stops an engine."""
+
+    store_id: str
+    term: int
+    generation: int
+    shards: tuple[ShardSpec, ...] = ()
+    synced: bool = True
+    """False while the control plane has not heard from its fleet: start what is wanted, stop nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`kind`: "log" {shard_id | "agent", lines}, "doctor", "weights". Bounded, idempotent, may be lost."""
+
+    id: str
+    kind: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    id: str
+    ok: bool
+    body: dict[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+Message = Hello | Welcome | Refused | Report | Heartbeat | Desired | Question | Answer
+TYPES: dict[str, type[Message]] = {
+    "hello": Hello,
+    "welcome": Welcome,
+    "refused": Refused,
+    "report": Report,
+    "heartbeat": Heartbeat,
+    "desired": Desired,
+    "question": Question,
+    "answer": Answer,
+}
+NAMES: dict[type[Message], str] = {cls: name for name, cls in TYPES.items()}

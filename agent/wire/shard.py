@@ -1,0 +1,103 @@
+"""A shard: one rank of a replica, as it is wanted of a node and as the node observes it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a model is run on one kind of hardware; the engine-facing half of a catalog profile."""
+
+    name: str
+    engine: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    context_length: int | None = None
+    """Tokens that one request may use, prompt and answer together."""
+    parallel: int = 1
+    """Requests an engine works on at once."""
+    cpu_cores: int | None = None
+    memory_bytes: int | None = None
+    """Reserved of the node's memory by placement."""
+    gpus: int = 0
+    gpu_class: str | None = None
+    embeddings: bool = False
+    startup_timeout_s: float = 300.0
+    stop_grace_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where weights come from: `path:/…`, `https://…`, `hf:owner/repo/file[@revision]`, `starter:tiny`."""
+
+    url: str
+    sha256: str | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """What a node is asked to keep running. `shard_id` is `<replica_id>.<rank>`."""
+
+    shard_id: str
+    replica_id: str
+    model: str
+    profile: Profile
+    source: Source
+    port: int
+    key: str
+    """The engine's key, from the replica id by HMAC; reaches the engine by environment, never argv."""
+    rank: int = 0
+    world_size: int = 1
+    devices: tuple[int, ...] = ()
+    incarnation: int = 1
+    """Raised by the control plane to ask for a fresh start; the same number is the same run."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal when a running engine would be started the same way again (the incarnation aside)."""
+        plain = msgspec.json.encode(replace(self, incarnation=0), order="deterministic")
+        return hashlib.sha256(plain).hexdigest()[:16]
+
+
+class ShardState(StrEnum):
+    """A shard's life on a node. `LOADING`: the process answers, the weights are not yet in."""
+
+    FETCHING = "fetching"
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardObserved:
+    """What the node sees of a shard. `adopted` tells a run that this agent did not start itself."""
+
+    shard_id: str
+    state: ShardState
+    incarnation: int = 1
+    fingerprint: str | None = None
+    reason: str | None = None
+    """One sentence; a failure ends with the engine's last words."""
+    last_words: tuple[str, ...] | None = None
+    """The last lines of the engine's log at its death, at most 20."""
+    pid: int | None = None
+    address: str | None = None
+    port: int | None = None
+    since: float | None = None
+    """Unix seconds at which this state began."""
+    progress: float | None = None
+    """0..1 while fetching or loading, where it is known."""
+    memory_bytes: int | None = None
+    """Resident memory of the engine's processes, measured."""
+    adopted: bool | None = None
+    replica_id: str | None = None
+    model: str | None = None

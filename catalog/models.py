@@ -1,0 +1,40 @@
+"""The models that people asked for: a definition each, and every name they answer to in one namespace."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Model(models.Model):
+    """A served model. `definition` is what `catalog.core.definition` validated, as builtins."""
+
+    class Origin(models.TextChoices):
+        STORED = "stored", _("stored")
+        DECLARED = "declared", _("declared in the settings")
+
+    name = models.CharField(max_length=120, unique=True)
+    definition = models.JSONField()
+    origin = models.CharField(max_length=10, choices=Origin.choices, default=Origin.STORED)
+    stopped = models.BooleanField(default=False)
+    """Asked to rest: no replica is wanted until it is started again."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = _("model")
+        verbose_name_plural = _("models")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ModelName(models.Model):
+    """A name or an alias: one namespace, so that the database refuses a second owner."""
+
+    name = models.CharField(max_length=120, unique=True)
+    model = models.ForeignKey(Model, on_delete=models.CASCADE, related_name="names")
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,171 @@
+"""The fleet as rows: nodes and their certificates, replicas and their shards, who holds which card and port."""
+
+from __future__ import annotations
+
+import secrets
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+def replica_id() -> str:
+    return f"r-{secrets.token_hex(5)}"
+
+
+class Node(models.Model):
+    """A machine. `facts` is the last full report (agent.wire NodeFacts as builtins); absent is unknown."""
+
+    node_id = models.CharField(max_length=120, unique=True)
+    facts = models.JSONField(default=dict)
+    labels = models.JSONField(default=dict, blank=True)
+    """Stored labels; they win over the agent's own."""
+    cordoned = models.BooleanField(default=False)
+    draining = models.BooleanField(default=False)
+    connected = models.BooleanField(default=False)
+    instance = models.CharField(max_length=40, blank=True)
+    """The agent process that is connected."""
+    agent_version = models.CharField(max_length=40, blank=True)
+    protocol = models.PositiveSmallIntegerField(null=True)
+    last_seen = models.DateTimeField(null=True)
+    reported_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(default=0)
+    """Of its desired state; moved by whatever changes that."""
+    taken_generation = models.PositiveBigIntegerField(null=True)
+    """The newest that the node said it took up."""
+    refused = models.CharField(max_length=300, blank=True)
+    """Why its last connection was refused, if it was."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["node_id"]
+        verbose_name = _("node")
+        verbose_name_plural = _("nodes")
+
+    def __str__(self) -> str:
+        return self.node_id
+
+
+class Certificate(models.Model):
+    """A certificate that the cluster's authority issued; a revoked one closes the live socket too."""
+
+    serial = models.CharField(max_length=48, unique=True)
+    """Hexadecimal."""
+    common_name = models.CharField(max_length=120, db_index=True)
+    not_after = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    reason = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.common_name} {self.serial}"
+
+
+class Replica(models.Model):
+    """One running (or wanted) copy of a model. Names its model: it outlives the definition until it is stopped."""
+
+    class State(models.TextChoices):
+        PENDING = "pending", _("pending")
+        """Wanted, and not yet on a node."""
+        STARTING = "starting", _("starting")
+        LOADING = "loading", _("loading")
+        READY = "ready", _("ready")
+        DRAINING = "draining", _("draining")
+        STOPPING = "stopping", _("stopping")
+        BACKOFF = "backoff", _("waiting to try again")
+        PARKED = "parked", _("parked")
+        LOST = "lost", _("lost")
+
+    public_id = models.CharField(max_length=20, unique=True, default=replica_id, editable=False)
+    model = models.CharField(max_length=120, db_index=True)
+    profile = models.CharField(max_length=80)
+    spec = models.JSONField(default=dict)
+    """{"profile": agent.wire Profile, "source": agent.wire Source} as builtins: what was placed."""
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING, db_index=True)
+    reason = models.TextField(blank=True)
+    reason_code = models.CharField(max_length=60, blank=True)
+    failures = models.PositiveSmallIntegerField(default=0)
+    """Failed starts in a row."""
+    next_try_at = models.DateTimeField(null=True, blank=True)
+    incarnation = models.PositiveIntegerField(default=1)
+    stale = models.BooleanField(default=False)
+    """Its definition has changed since it was placed."""
+    adopted = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    state_since = models.DateTimeField(null=True)
+    ready_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["model", "id"]
+        verbose_name = _("replica")
+        verbose_name_plural = _("replicas")
+
+    def __str__(self) -> str:
+        return f"{self.public_id} ({self.model})"
+
+
+class Shard(models.Model):
+    """One rank of a replica on one node: where it was put, and what that node observes of it."""
+
+    replica = models.ForeignKey(Replica, on_delete=models.CASCADE, related_name="shards")
+    rank = models.PositiveSmallIntegerField(default=0)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="shards")
+    port = models.PositiveIntegerField()
+    devices = models.JSONField(default=list)
+    cpu_cores = models.PositiveIntegerField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    """Reserved."""
+    observed = models.CharField(max_length=10, blank=True)
+    """agent.wire ShardState; empty: never reported."""
+    observed_incarnation = models.PositiveIntegerField(null=True)
+    observed_at = models.DateTimeField(null=True)
+    since = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+    last_words = models.JSONField(default=list)
+    pid = models.PositiveIntegerField(null=True)
+    address = models.CharField(max_length=80, blank=True)
+    progress = models.FloatField(null=True)
+    memory_measured_bytes = models.PositiveBigIntegerField(null=True)
+
+    class Meta:
+        ordering = ["replica", "rank"]
+        constraints = [
+            models.UniqueConstraint(fields=["replica", "rank"], name="shard_rank"),
+            models.UniqueConstraint(fields=["node", "port"], name="shard_port"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.replica.public_id}.{self.rank}"
+
+
+class Claim(models.Model):
+    """One GPU, one claim: held by the database itself."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="claims")
+    device = models.PositiveIntegerField()
+    shard = models.ForeignKey(Shard, on_delete=models.CASCADE, related_name="claims")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "device"], name="claim_device")]
+
+    def __str__(self) -> str:
+        return f"{self.node_id}/{self.device}"
+
+
+class ReplicaEvent(models.Model):
+    """A replica's life line; outlives the replica."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    replica = models.CharField(max_length=20, db_index=True)
+    model = models.CharField(max_length=120)
+    node = models.CharField(max_length=120, blank=True)
+    state = models.CharField(max_length=10)
+    reason = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.replica} {self.state}"

@@ -1,0 +1,78 @@
+"""The two lines that every request leaves in an edge's spool: an intent before dispatch, a settlement after.
+
+The spool is append-only JSON lines, shipped by one process with inserts that are idempotent by request id. An
+intent whose edge died before settling becomes a row marked estimated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    id: str
+    at: float
+    """Unix seconds."""
+    endpoint: str
+    """chat | completions | embeddings."""
+    model: str
+    """The name after aliases."""
+    asked: str
+    """The name as the client gave it."""
+    stream: bool
+    organisation: str = ""
+    team: str = ""
+    project: str = ""
+    key: str = ""
+    person: str = ""
+    edge: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    id: str
+    outcome: str
+    """ok | client_left | engine_failed | refused | timed_out."""
+    status: int
+    """What the client was answered; 499 where it left before an answer began."""
+    duration_ms: float
+    ttft_ms: float | None = None
+    replica: str = ""
+    node: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    estimated: bool = False
+    """The engine could not say; the counts are ours."""
+    attempts: int = 1
+    code: str = ""
+    """The error's code, as the client saw it."""
+    route: str = ""
+    """Why this replica: a Reason's sentence."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    i: Intent | None = None
+    s: Settlement | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def encode(record: Intent | Settlement) -> bytes:
+    """One line, with its newline."""
+    line = _Line(i=record) if isinstance(record, Intent) else _Line(s=record)
+    return _encoder.encode(line) + b"\n"
+
+
+def decode(line: bytes) -> Intent | Settlement | None:
+    """The record in `line`; None for a line that was cut short by a crash."""
+    try:
+        found = _decoder.decode(line)
+    except msgspec.MsgspecError:
+        return None
+    return found.i if found.i is not None else found.s

@@ -1,0 +1,145 @@
+"""What the control side publishes and every edge process answers from: immutable parts, each with a version.
+
+Redis holds part `P` as JSON under `llmgw:snapshot:P` and announces `P` on the channel `llmgw:snapshot`; edges
+also poll the versions (`llmgw:snapshot:versions`, a hash of part → version) and keep the last good parts on
+disk. No secret is in a snapshot: keys by their hash, engines' keys derived by the edge itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+PARTS = ("tenancy", "catalog", "endpoints", "policies")
+PREFIX = "llmgw:snapshot:"
+CHANNEL = "llmgw:snapshot"
+VERSIONS = "llmgw:snapshot:versions"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The project that a request is for, and its place in the tree; ids are the rows' public ids."""
+
+    organisation: str
+    team: str
+    project: str
+    allow: tuple[str, ...] | None = None
+    """Model names that may be used, already narrowed from every level above; None: all."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """The place of limits and budgets."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One live key. Revoked keys are absent."""
+
+    id: str
+    name: str
+    project: str
+    person: str | None = None
+    expires_at: float | None = None
+    allow: tuple[str, ...] | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    version: int = 0
+    keys: dict[str, KeyEntry] = field(default_factory=dict)
+    """By the SHA-256 of the key, in hex."""
+    projects: dict[str, Scope] = field(default_factory=dict)
+    people: frozenset[str] = frozenset()
+    """Public ids of active people: a chat token of anybody else is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model by its name. `state` and `reason` say why it does not serve, when it does not."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    state: str = "loading"
+    """serving | loading | parked | stopped | no_capacity."""
+    reason: str = ""
+    retry_after_s: int = 5
+    kinds: tuple[str, ...] = ("chat", "completions")
+    """Of chat, completions, embeddings."""
+    context_length: int | None = None
+    max_output: int | None = None
+    created: int = 0
+    owned_by: str = "llmgw"
+    origin: str = ""
+    """The engine-side model name, where the engine insists on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    version: int = 0
+    models: dict[str, ModelEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A ready (or draining) replica: where it answers and what it can carry."""
+
+    replica: str
+    model: str
+    host: str
+    port: int
+    node: str
+    engine: str = "llamacpp"
+    draining: bool = False
+    weight: float = 1.0
+    parallel: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    version: int = 0
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Time-outs in seconds, sizes in bytes; from the cluster's settings (`gateway.*`)."""
+
+    version: int = 0
+    connect_timeout_s: float = 3.0
+    header_timeout_s: float = 900.0
+    """From the request's dispatch to the engine's first byte."""
+    idle_timeout_s: float = 120.0
+    """Between two reads once the answer has begun."""
+    generation_timeout_s: float = 3600.0
+    keepalive_s: float = 15.0
+    """Silence after which a stream is opened with empty comments."""
+    max_body_bytes: int = 32 * 1024 * 1024
+    retries: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The four parts that one request is answered from."""
+
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    catalog: Catalog = field(default_factory=Catalog)
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    policies: Policies = field(default_factory=Policies)
+
+
+Part = Tenancy | Catalog | Endpoints | Policies
+TYPES: dict[str, type[Part]] = {
+    "tenancy": Tenancy,
+    "catalog": Catalog,
+    "endpoints": Endpoints,
+    "policies": Policies,
+}
+
+
+def encode(part: Part) -> bytes:
+    return msgspec.json.encode(part)
+
+
+def decode(name: str, data: bytes) -> Part:
+    """The part `name` from its JSON; raises `msgspec.MsgspecError`."""
+    return msgspec.json.decode(data, type=TYPES[name])

@@ -1,0 +1,67 @@
+"""Saving, reading and rolling back the cluster's settings: every save is a new revision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from llmgw.cluster.actions import audit
+from llmgw.cluster.changes import announce
+from llmgw.cluster.core import settings as core
+from llmgw.cluster.errors import Conflict, Invalid, NotFound
+from llmgw.cluster.models import SettingsRevision
+
+PARTS = ("policies", "catalog", "fleet")
+"""What is built from the settings."""
+
+
+def current() -> tuple[int, dict[str, Any]]:
+    """(version, document); version 0 and {} before the first save."""
+    row = SettingsRevision.objects.first()
+    return (row.version, row.document) if row else (0, {})
+
+
+def in_force() -> core.ClusterSettings:
+    return core.read(current()[1])
+
+
+def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> SettingsRevision:
+    """The document as a new revision; `Conflict` when `base` is no longer the newest, `Invalid` when it is bad."""
+    try:
+        core.read(document)
+    except core.BadSettings as e:
+        raise Invalid("bad_settings", str(e)) from None
+    try:
+        with transaction.atomic():
+            version, _ = current()
+            if version != base:
+                raise Conflict(
+                    "stale_settings",
+                    f"this change was made from version {base}, and version {version} is in force: read it and try again",
+                    "llmgw config history",
+                )
+            row = SettingsRevision.objects.create(version=base + 1, document=document, note=note, actor=actor)
+            audit.record(actor=actor, action="settings.save", subject=f"version {row.version}", note=note)
+            announce(*PARTS)
+            return row
+    except IntegrityError:
+        raise Conflict("stale_settings", f"version {base + 1} was saved by somebody else just now") from None
+
+
+def put(*, path: str, value: Any, actor: str, note: str = "") -> SettingsRevision:
+    """One value changed in the newest revision."""
+    version, document = current()
+    try:
+        changed = core.put(document, path, value)
+    except core.BadSettings as e:
+        raise Invalid("bad_settings", str(e)) from None
+    return save(document=changed, base=version, actor=actor, note=note or f"set {path}")
+
+
+def rollback(*, version: int, actor: str) -> SettingsRevision:
+    """An earlier version's document as a new revision."""
+    row = SettingsRevision.objects.filter(version=version).first()
+    if row is None:
+        raise NotFound("no_such_version", f"there is no version {version}", "llmgw config history")
+    return save(document=row.document, base=current()[0], actor=actor, note=f"back to version {version}")

@@ -1,0 +1,49 @@
+"""How a change in one app reaches what is built from it in another, without the apps knowing one another.
+
+An action that changed the rows behind a part calls `announce("tenancy")` inside its transaction: the part's
+version moves with the rows, and after the commit every listener runs in this process, at once. A listener that
+fails loses nothing: whoever polls versions (`gateway.control`, `fleet`) comes by within two seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from llmgw.cluster.models import Change
+
+log = logging.getLogger(__name__)
+_listeners: dict[str, list[Callable[[], None]]] = {}
+
+
+def listen(name: str, listener: Callable[[], None]) -> None:
+    """Run `listener` after each commit that changed `name`; called from an app's `ready()`."""
+    if listener not in _listeners.setdefault(name, []):
+        _listeners[name].append(listener)
+
+
+def announce(*names: str) -> None:
+    """Say that the rows behind `names` changed; must be called in the transaction that changed them."""
+    for name in names:
+        if not Change.objects.filter(name=name).update(version=F("version") + 1, changed_at=Now()):
+            Change.objects.get_or_create(name=name)
+            Change.objects.filter(name=name).update(version=F("version") + 1)
+    transaction.on_commit(lambda: _tell(names))
+
+
+def versions() -> dict[str, int]:
+    """The version of every part that ever changed."""
+    return dict(Change.objects.values_list("name", "version"))
+
+
+def _tell(names: tuple[str, ...]) -> None:
+    for name in names:
+        for listener in _listeners.get(name, ()):
+            try:
+                listener()
+            except Exception:  # a listener's failure must not undo or hide a commit that is done; polling mends it
+                log.warning("%s changed, and telling %s failed; polling will do it", name, listener, exc_info=True)

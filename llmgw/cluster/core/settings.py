@@ -1,0 +1,118 @@
+"""The cluster's settings: one typed document with a default for everything. Pure.
+
+A document holds only what differs from the defaults; `read` checks it whole and names every unknown key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """See `gateway.core.snapshot.Policies`; seconds and bytes."""
+
+    connect_timeout_s: float = 3.0
+    header_timeout_s: float = 900.0
+    idle_timeout_s: float = 120.0
+    generation_timeout_s: float = 3600.0
+    keepalive_s: float = 15.0
+    max_body_bytes: int = 32 * 1024 * 1024
+    retries: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Seconds. A node is lost after `node_lost_s` without a heartbeat; a failed start waits `backoff_first_s`,
+    doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked."""
+
+    heartbeat_s: float = 2.0
+    node_lost_s: float = 20.0
+    sync_grace_s: float = 30.0
+    backoff_first_s: float = 2.0
+    backoff_most_s: float = 300.0
+    park_after: int = 5
+    first_port: int = 18100
+    last_port: int = 18999
+
+
+@dataclass(frozen=True, slots=True)
+class KeySettings:
+    """`max_ttl_days` None: a key need not expire."""
+
+    max_ttl_days: int | None = 90
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """`default` for every node, `nodes.<id>` laid over it."""
+
+    default: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    keys: KeySettings = field(default_factory=KeySettings)
+    agents: AgentSettings = field(default_factory=AgentSettings)
+    models: list[dict[str, Any]] = field(default_factory=list)
+    """Declared models: definitions as in `model add -f`."""
+
+
+class BadSettings(ValueError):
+    """The document would not load; the sentence names the key."""
+
+
+def read(document: dict[str, Any]) -> ClusterSettings:
+    """The settings that `document` gives, defaults filled in; raises `BadSettings`."""
+    unknown = [*_unknown(document, ClusterSettings, "")]
+    if unknown:
+        raise BadSettings(f"there is no setting {', '.join(unknown)}")
+    try:
+        return msgspec.convert(document, ClusterSettings)
+    except msgspec.ValidationError as e:
+        raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
+
+
+def get(document: dict[str, Any], path: str) -> Any:
+    """The value in force at a dotted `path`, default or not; raises `BadSettings` for an unknown one."""
+    found: Any = msgspec.to_builtins(read(document))
+    for name in filter(None, path.split(".")):
+        if not isinstance(found, dict) or name not in found:
+            raise BadSettings(f"there is no setting {path}")
+        found = found[name]
+    return found
+
+
+def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of `document` with `value` at `path`, checked; None takes the key out (back to the default)."""
+    names = path.split(".")
+    if not all(names):
+        raise BadSettings(f"a setting is named like gateway.retries, not {path!r}")
+    changed: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    place = changed
+    for name in names[:-1]:
+        place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            raise BadSettings(f"there is no setting {path}")
+    if value is None:
+        place.pop(names[-1], None)
+    else:
+        place[names[-1]] = value
+    read(changed)
+    return changed
+
+
+def _unknown(document: dict[str, Any], cls: type, prefix: str) -> Any:
+    known = {f.name: f.type for f in fields(cls)}
+    types = {f.name: getattr(f.default_factory, "__mro__", [None])[0] for f in fields(cls) if f.default_factory}  # type: ignore[misc]
+    for name, value in document.items():
+        if name not in known:
+            yield f"{prefix}{name}"
+        elif isinstance(value, dict) and is_dataclass(inner := types.get(name)):
+            yield from _unknown(value, inner, f"{prefix}{name}.")

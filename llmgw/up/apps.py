@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class UpConfig(AppConfig):
+    name = "llmgw.up"
+    label = "up"

