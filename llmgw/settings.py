@@ -19,8 +19,13 @@ ALLOWED_HOSTS = [*MACHINE.allowed_hosts, "127.0.0.1", "localhost", "[::1]", "tes
 if MACHINE.public_url:
     ALLOWED_HOSTS.append(urlsplit(MACHINE.public_url).hostname or "")
 if MACHINE.host not in ("127.0.0.1", "localhost", "::1"):
-    ALLOWED_HOSTS.append("*" if MACHINE.host in ("0.0.0.0", "::") and not MACHINE.allowed_hosts else MACHINE.host)  # noqa: S104
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")  # set by our edge alone, which strips a forged one
+    ALLOWED_HOSTS.append(
+        "*" if MACHINE.host in ("0.0.0.0", "::") and not MACHINE.allowed_hosts else MACHINE.host
+    )  # noqa: S104
+SECURE_PROXY_SSL_HEADER = (
+    "HTTP_X_FORWARDED_PROTO",
+    "https",
+)  # set by our edge alone, which strips a forged one
 USE_X_FORWARDED_HOST = False
 
 INSTALLED_APPS = [
@@ -48,8 +53,10 @@ INSTALLED_APPS = [
     "drf_spectacular",
 ]
 MIDDLEWARE = [
+    "llmgw.portal.client.ClientAddress",
+    "llmgw.portal.headers.ContentSecurityPolicy",  # before whatever may answer: no answer goes without
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "llmgw.portal.assets.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -59,7 +66,8 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "llmgw.portal.headers.ContentSecurityPolicy",
+    "llmgw.portal.preferences.PersonLanguage",
+    "llmgw.portal.password.MustChangePassword",
 ]
 ROOT_URLCONF = "llmgw.urls"
 ASGI_APPLICATION = "llmgw.asgi.application"
@@ -108,7 +116,9 @@ def _database(store: str) -> dict[str, object]:
 
 DATABASES = {"default": _database(MACHINE.store)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": MACHINE.redis_url}}
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": MACHINE.redis_url}
+}
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -154,6 +164,7 @@ USE_TZ = True
 STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024  # the edge caps bodies before
 
 REST_FRAMEWORK = {

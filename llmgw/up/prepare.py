@@ -1,0 +1,99 @@
+"""What must be there before the processes start: folders, store, authority, first account, starter model, agent's home.
+
+Every step looks before it acts: run again it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from django.core.management import call_command
+
+from llmgw.cluster.errors import Conflict, Invalid
+from llmgw.machine import Machine
+
+ACTOR = "up"
+ADMINISTRATOR = "admin@localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Whom and what `up` speaks for. `password` and `key` are None unless they were made just now."""
+
+    email: str
+    password: str | None
+    key: str | None
+    person: str
+    project: str
+    model: str
+
+
+def folders(machine: Machine) -> None:
+    """The state directory's folders, closed to everybody else; one sentence where they cannot be made."""
+    for folder in (
+        machine.home,
+        machine.run_dir,
+        machine.logs_dir,
+        machine.secrets_dir,
+        machine.spool_dir,
+        machine.snapshot_dir,
+        machine.home / "redis",
+    ):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as e:
+            raise Conflict(
+                "no_state_directory",
+                f"{folder} cannot be made: {e.strerror}; choose another place with LLMGW_HOME=…",
+            ) from None
+    if not os.access(machine.home, os.W_OK):
+        raise Conflict(
+            "no_state_directory", f"{machine.home} cannot be written; choose another with LLMGW_HOME=…"
+        )
+
+
+def store(machine: Machine, starter: str) -> Prepared:
+    """The store at this version, with everything a first answer needs."""
+    from fleet import bootstrap as fleet
+    from fleet.actions import certificates
+    from tenancy import bootstrap as tenancy
+
+    call_command("migrate", verbosity=0, interactive=False)
+    fleet.ensure(machine)
+    first = tenancy.first(os.environ.get("ADMIN") or ADMINISTRATOR)
+    model = _starter(starter)
+    certificates.enrol_local(
+        node_id=machine.node_id or os.uname().nodename,
+        home=machine.agent_dir,
+        server_url=f"wss://127.0.0.1:{machine.link_port}/agent/link",
+        actor=ACTOR,
+    )
+    return Prepared(
+        email=first.email,
+        password=first.password,
+        key=first.key,
+        person=first.person,
+        project=first.project,
+        model=model,
+    )
+
+
+def _starter(name: str) -> str:
+    """The model to ask: the starter that was named, else what is there, else the tiny one."""
+    from catalog.actions import models
+    from catalog.core import starter
+    from catalog.models import Model
+
+    if not name:
+        first = Model.objects.filter(stopped=False).order_by("created_at").first()
+        if first is not None:
+            return first.name
+        name = "tiny"
+    try:
+        definition = starter.starter(name)
+    except ValueError as e:
+        raise Invalid("bad_starter", str(e)) from None
+    if not Model.objects.filter(name=definition.name).exists():
+        models.add(definition=definition, actor=ACTOR)
+    return definition.name
