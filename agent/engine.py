@@ -67,6 +67,8 @@ class Capabilities:
     embeddings: bool
     tested_with: str
     """"real" or "a stand-in": shown by `engine list`."""
+    weights_format: str | None = None
+    """`gguf`: one file of that format, which the agent looks at before it starts the engine."""
 
 
 @dataclass(frozen=True, slots=True)

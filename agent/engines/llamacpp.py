@@ -1,0 +1,162 @@
+"""llama.cpp's HTTP server, on CPU or GPU: a `llama-server` executable, or our launcher on the xllamacpp wheel.
+
+Which of the two is told by `Paths.engine`: a Python interpreter means the launcher. llama.cpp spreads layers
+over the cards of one machine; tensor parallelism and several nodes are not offered through it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agent.engine import Capabilities, Command, MetricNames, Paths, Probes
+from agent.engines.rules import flag_of, kept_environment, refused_environment, refused_flags
+from agent.wire.facts import EngineFacts, NodeFacts
+from agent.wire.reason import Reason
+from agent.wire.shard import Profile, ShardSpec
+
+_LAUNCHER = "agent.launchers.llamacpp_server"
+_INTERPRETER = re.compile(r"python[0-9.]*")
+_FAMILIES = ("GGML_", "LLAMA_", "CUDA_", "HIP_", "HSA_", "ROCR_", "OMP_", "GOMP_", "KMP_")
+_OWN_ENVIRONMENT = (
+    "LLAMA_ARG_*",  # every flag has such a twin
+    "LLAMA_API_KEY",
+    "LLAMA_CACHE",
+    "LLAMA_LOG_*",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GGML_BACKEND_*",  # names a library to load
+)
+
+_OURS = "llmgw sets it itself"
+_BY_FIELD = "set {} in the profile instead"
+_OUTSIDE = "it reads, writes or serves something beside the model"
+_REFUSED = {
+    **dict.fromkeys(("--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix"), _OURS),
+    **dict.fromkeys(("--model", "-m", "--alias", "-a", "--metrics", "--jinja", "--no-jinja"), _OURS),
+    **dict.fromkeys(("--webui", "--no-webui", "--ui", "--no-ui", "--device", "-dev", "--list-devices"), _OURS),
+    **dict.fromkeys(("--ctx-size", "-c"), _BY_FIELD.format("context_length")),
+    **dict.fromkeys(("--parallel", "-np"), _BY_FIELD.format("parallel")),
+    **dict.fromkeys(("--threads", "-t", "--threads-batch", "-tb"), _BY_FIELD.format("cpu_cores")),
+    **dict.fromkeys(("--embeddings", "--embedding"), _BY_FIELD.format("embeddings")),
+    **dict.fromkeys(("--model-url", "-mu", "--hf-repo", "-hf", "-hfr", "--hf-file", "-hff"), _BY_FIELD.format("source")),
+    **dict.fromkeys(("--hf-repo-draft", "-hfd", "-hfrd", "--hf-repo-v", "-hfv", "-hfrv", "--hf-file-v", "-hffv"), _OUTSIDE),
+    **dict.fromkeys(("--hf-token", "-hft", "--docker-repo", "-dr", "--models-dir", "--models-preset"), _OUTSIDE),
+    **dict.fromkeys(("--models-max", "--models-autoload", "--no-models-autoload", "--mmproj-url", "-mmu"), _OUTSIDE),
+    **dict.fromkeys(("--path", "--public-path", "--media-path", "--log-file", "--slot-save-path", "--tools"), _OUTSIDE),
+    **dict.fromkeys(("--ssl-key-file", "--ssl-cert-file", "--props", "--webui-config", "--webui-config-file"), _OUTSIDE),
+    **dict.fromkeys(("--ui-config", "--ui-config-file", "--ui-mcp-proxy", "--webui-mcp-proxy"), _OUTSIDE),
+    **dict.fromkeys(("--mcp-servers-config", "--mcp-servers-json", "--cors-origins", "--rpc"), _OUTSIDE),
+    **dict.fromkeys(("--help", "-h", "--usage", "--version", "--completion-bash"), "it ends the server at once"),
+    **dict.fromkeys(
+        ("--tensor-parallel-size", "-tp", "--tp", "--nnodes", "--nodes", "--node-rank"),
+        "llama.cpp runs on one node here, and splits layers over its cards, not tensors",
+    ),
+}  # fmt: skip
+
+
+class LlamaCpp:
+    """See the module; every member is pure."""
+
+    name = "llamacpp"
+    capabilities = Capabilities(
+        cpu=True,
+        gpu=True,
+        tensor_parallel=False,
+        multi_node=False,
+        lora=True,
+        embeddings=True,
+        tested_with="real",
+        weights_format="gguf",
+    )
+
+    def problems(self, profile: Profile, facts: NodeFacts | None) -> tuple[Reason, ...]:
+        found = [*refused_flags(profile.args, _REFUSED)]
+        found += refused_environment(profile.env, _FAMILIES, _OWN_ENVIRONMENT)
+        modes = [after for flag, after in _flags(profile.args) if flag in ("--split-mode", "-sm")]
+        if any(mode not in ("none", "layer") for mode in modes):
+            found.append(
+                Reason("tensor_parallel_refused", "llama.cpp splits a model by layers here: --split-mode none or layer")
+            )
+        if profile.parallel < 1:
+            found.append(Reason("bad_parallel", f"parallel must be at least 1, and is {profile.parallel}"))
+        if profile.context_length is not None and profile.context_length < 1:
+            found.append(
+                Reason("bad_context_length", f"context_length must be at least 1, and is {profile.context_length}")
+            )
+        if facts is not None:
+            found += self._node_problems(profile, facts)
+        return tuple(found)
+
+    def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:
+        profile = shard.profile
+        argv = [paths.engine]
+        if _INTERPRETER.fullmatch(paths.engine.rsplit("/", 1)[-1]):
+            argv += ["-P", "-m", _LAUNCHER]  # -P: the working folder is the engine's own, nothing is imported from it
+        argv += ["--model", paths.weights, "--alias", shard.model, "--host", host, "--port", str(shard.port)]
+        argv += ["--metrics", "--jinja", "--no-webui", "--parallel", str(profile.parallel)]
+        if profile.context_length is not None:
+            # llama.cpp divides its context among the requests that it works on at once.
+            argv += ["--ctx-size", str(profile.context_length * profile.parallel)]
+        if profile.cpu_cores is not None:
+            argv += ["--threads", str(profile.cpu_cores), "--threads-batch", str(profile.cpu_cores)]
+        given = {flag for flag, _ in _flags(profile.args)}
+        if profile.embeddings:
+            argv.append("--embeddings")
+            if profile.context_length is not None and not given & {"--ubatch-size", "-ub", "--batch-size", "-b"}:
+                # An input to embed must fit into one physical batch.
+                argv += ["--batch-size", str(profile.context_length), "--ubatch-size", str(profile.context_length)]
+        env = kept_environment(profile.env, _FAMILIES, _OWN_ENVIRONMENT)
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(d) for d in shard.devices)
+        if not shard.devices:
+            argv += ["--device", "none"]
+        else:
+            if not given & {"--n-gpu-layers", "--gpu-layers", "-ngl"}:
+                argv += ["--n-gpu-layers", "999"]
+            if len(shard.devices) > 1 and not given & {"--split-mode", "-sm"}:
+                argv += ["--split-mode", "layer"]
+        argv += profile.args
+        return (Command(argv=tuple(argv), env=env, secret_env={"LLAMA_API_KEY": shard.key}),)
+
+    def serves_http(self, rank: int) -> bool:
+        return rank == 0
+
+    def probes(self, shard: ShardSpec) -> Probes:
+        return Probes(alive="/health", ready="/v1/models")
+
+    def metrics(self, engine: EngineFacts | None) -> MetricNames:
+        return MetricNames(
+            path="/metrics",
+            running="llamacpp:requests_processing",
+            waiting="llamacpp:requests_deferred",
+            prompt_tokens_total="llamacpp:prompt_tokens_total",
+            completion_tokens_total="llamacpp:tokens_predicted_total",
+        )
+
+    def _node_problems(self, profile: Profile, facts: NodeFacts) -> list[Reason]:
+        if facts.engines is None:
+            return []
+        mine = [e for e in facts.engines if e.name == self.name]
+        if not mine:
+            return [
+                Reason(
+                    "engine_missing",
+                    "llama.cpp is not installed on the node: no xllamacpp wheel beside the agent, no llama-server on PATH",
+                )
+            ]
+        if all(e.problem for e in mine):
+            return [Reason("engine_unusable", f"llama.cpp cannot be used on the node: {mine[0].problem}")]
+        return []
+
+
+def _flags(args: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each flag with the value beside it (or after its `=`); an empty string where there is none."""
+    found = []
+    for i, argument in enumerate(args):
+        flag = flag_of(argument)
+        if flag is not None:
+            after = argument.split("=", 1)[1] if "=" in argument else "".join(args[i + 1 : i + 2])
+            found.append((flag, after))
+    return found
