@@ -19,9 +19,8 @@ ALLOWED_HOSTS = [*MACHINE.allowed_hosts, "127.0.0.1", "localhost", "[::1]", "tes
 if MACHINE.public_url:
     ALLOWED_HOSTS.append(urlsplit(MACHINE.public_url).hostname or "")
 if MACHINE.host not in ("127.0.0.1", "localhost", "::1"):
-    ALLOWED_HOSTS.append(
-        "*" if MACHINE.host in ("0.0.0.0", "::") and not MACHINE.allowed_hosts else MACHINE.host
-    )  # noqa: S104
+    _everywhere = MACHINE.host in ("0.0.0.0", "::")  # noqa: S104 - a comparison
+    ALLOWED_HOSTS.append("*" if _everywhere and not MACHINE.allowed_hosts else MACHINE.host)
 SECURE_PROXY_SSL_HEADER = (
     "HTTP_X_FORWARDED_PROTO",
     "https",
@@ -116,9 +115,7 @@ def _database(store: str) -> dict[str, object]:
 
 DATABASES = {"default": _database(MACHINE.store)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": MACHINE.redis_url}
-}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": MACHINE.redis_url}}
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",

@@ -37,17 +37,17 @@ def application(machine: Machine) -> tuple[Component, ...]:
         Component(
             "worker",
             # Threads: tasks are short and wait for the store; no task outlives its time limit by more than one pass.
-            (*celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
-            + ("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            (*celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO", *_ALONE),
             grace_s=10.0,
         ),
         Component("web", (python, "-m", "llmgw.web"), socket="web"),
-        Component(
-            "beat", (*celery, "beat", "--loglevel", "WARNING", "--schedule", str(machine.run_dir / "beat"))
-        ),
+        Component("beat", (*celery, "beat", "--loglevel", "WARNING", "--schedule", str(machine.run_dir / "beat"))),
         Component("metrics", (python, "-m", "llmgw.exporter"), socket="metrics"),
     )
 
+
+_ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+"""Workers need not know one another: the store and its leases decide."""
 
 ENDING = ("metrics", "edge", "beat", "worker", "agent", "web", "link", "redis")
 """The order in which they end: first no new request comes in, the engines' nurse goes before those it reports to."""

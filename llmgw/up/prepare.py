@@ -48,15 +48,14 @@ def folders(machine: Machine) -> None:
                 f"{folder} cannot be made: {e.strerror}; choose another place with LLMGW_HOME=…",
             ) from None
     if not os.access(machine.home, os.W_OK):
-        raise Conflict(
-            "no_state_directory", f"{machine.home} cannot be written; choose another with LLMGW_HOME=…"
-        )
+        raise Conflict("no_state_directory", f"{machine.home} cannot be written; choose another with LLMGW_HOME=…")
 
 
 def store(machine: Machine, starter: str) -> Prepared:
     """The store at this version, with everything a first answer needs."""
-    from fleet import bootstrap as fleet
     from fleet.actions import certificates
+
+    from fleet import bootstrap as fleet
     from tenancy import bootstrap as tenancy
 
     call_command("migrate", verbosity=0, interactive=False)

@@ -142,9 +142,7 @@ class Up:
         while True:
             answer = ""
             try:
-                for piece in ask.streamed(
-                    self._machine, prepared.model, question, prepared.person, prepared.project
-                ):
+                for piece in ask.streamed(self._machine, prepared.model, question, prepared.person, prepared.project):
                     if not answer:
                         self._mark("first token")
                         self._teller.say(f"\n{prepared.model} ← {question}")
@@ -167,17 +165,12 @@ class Up:
         spent = ", ".join(f"{name} {at:.1f} s" for name, at in self._times)
         say(f"\nserving after {self._times[-1][1]:.1f} s ({spent})\n")
         say(f"  portal    {url}")
-        say(
-            f"  sign in   {prepared.email}"
-            + (f"   password {prepared.password}" if prepared.password else "")
-        )
+        say(f"  sign in   {prepared.email}" + (f"   password {prepared.password}" if prepared.password else ""))
         if prepared.key:
             say(f"  key       {prepared.key}")
             say("            (the password and the key are shown this once and kept only as hashes)")
         else:
-            say(
-                "            (shown at the first start; new ones: llmgw user reset-password, llmgw key create)"
-            )
+            say("            (shown at the first start; new ones: llmgw user reset-password, llmgw key create)")
         say(f"\n  curl {url}/v1/chat/completions \\")
         say(f'    -H "Authorization: Bearer {prepared.key or "$LLMGW_API_KEY"}" \\')
         say('    -H "Content-Type: application/json" \\')

@@ -73,9 +73,7 @@ class Supervisor:
             if one.process is not None and (status := one.process.poll()) is not None:
                 lived = now - one.started
                 one.pause_s = (
-                    _PAUSE_FIRST_S
-                    if lived > _QUIET_S
-                    else min(_PAUSE_MOST_S, one.pause_s * 2 or _PAUSE_FIRST_S)
+                    _PAUSE_FIRST_S if lived > _QUIET_S else min(_PAUSE_MOST_S, one.pause_s * 2 or _PAUSE_FIRST_S)
                 )
                 one.due, one.process = now + one.pause_s, None
                 self._say(

@@ -32,8 +32,6 @@ class Command(BaseCommand):
         deadline = time.monotonic() + 90
         while Path(f"/proc/{pid}").exists() and lock.holder(machine.run_dir) == pid:
             if time.monotonic() > deadline:
-                raise SystemExit(
-                    f"llmgw: pid {pid} has not ended in 90 s; its last words are in {machine.logs_dir}"
-                )
+                raise SystemExit(f"llmgw: pid {pid} has not ended in 90 s; its last words are in {machine.logs_dir}")
             time.sleep(0.1)
         print("ended")

@@ -16,17 +16,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("component")
         parser.add_argument("-n", "--lines", type=int, default=50)
-        parser.add_argument(
-            "-f", "--follow", action="store_true", help="go on as the log grows, until Ctrl-C"
-        )
+        parser.add_argument("-f", "--follow", action="store_true", help="go on as the log grows, until Ctrl-C")
 
     def handle(self, *args: Any, component: str, lines: int, follow: bool, **options: Any) -> None:
         folder = settings.MACHINE.logs_dir
         known = sorted(path.stem for path in folder.glob("*.log"))
         if component not in known:
-            raise SystemExit(
-                f"llmgw: there is no log of {component!r}; there are: {', '.join(known) or 'none yet'}"
-            )
+            raise SystemExit(f"llmgw: there is no log of {component!r}; there are: {', '.join(known) or 'none yet'}")
         with open(folder / f"{component}.log", errors="replace") as log:
             print("".join(log.readlines()[-lines:]), end="")
             try:

@@ -34,9 +34,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="end everything after the first answer")
-        parser.add_argument(
-            "--detach", action="store_true", help="stay in the background; `llmgw down` ends it"
-        )
+        parser.add_argument("--detach", action="store_true", help="stay in the background; `llmgw down` ends it")
         parser.add_argument(
             "--starter",
             default="",

@@ -1,0 +1,48 @@
+"""This machine's settings: the file, the environment over it, and every problem at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmgw import machine
+
+
+def test_defaults(tmp_path: Path) -> None:
+    found = machine.read({}, cwd=tmp_path)
+    assert isinstance(found, machine.Machine)
+    assert found.home == tmp_path / ".llmgw"
+    assert (found.host, found.port, found.link_port, found.metrics_port) == ("127.0.0.1", 8080, 7443, 9091)
+    assert found.portal_url == "http://127.0.0.1:8080"
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("port: 9000\nlink_names: [ctl.example.test]\n")
+    found = machine.read({"LLMGW_HOME": str(tmp_path), "PORT": "9001", "LLMGW_ALLOWED_HOSTS": "a.test, b.test"})
+    assert isinstance(found, machine.Machine)
+    assert found.port == 9001
+    assert found.link_names == ("ctl.example.test",)
+    assert found.allowed_hosts == ("a.test", "b.test")
+
+
+def test_every_problem_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("prot: 9000\nport: many\n")
+    found = machine.read({"LLMGW_HOME": str(tmp_path), "LLMGW_STORE": "mysql://x"})
+    assert isinstance(found, list)
+    sentences = "\n".join(p.sentence for p in found)
+    assert "has 'prot', which is none of" in sentences
+    assert "port must be a TCP port, and is 'many'" in sentences
+    assert "store must start with one of postgresql://" in sentences
+
+
+def test_a_file_that_is_no_mapping(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("- a\n- b\n")
+    found = machine.read({"LLMGW_HOME": str(tmp_path)})
+    assert isinstance(found, list)
+    assert "must hold names and values, not a list" in found[0].sentence
+
+
+def test_sockets_fit_however_long_the_home_is(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 90)
+    found = machine.read({"LLMGW_HOME": str(deep)})
+    assert isinstance(found, machine.Machine)
+    assert len(str(found.web_socket)) < 108
