@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+from llmgw.fold import fold
 
 
 def public_id() -> str:
@@ -30,11 +33,6 @@ class People(BaseUserManager["Person"]):
 
     def get_by_natural_key(self, username: str | None) -> Person:
         return self.get(email=fold(username or ""))
-
-
-def fold(identifier: str) -> str:
-    """An e-mail address as it is compared: ASCII letters lowered in the program, never by a locale."""
-    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in identifier.strip())
 
 
 class Person(AbstractBaseUser, PermissionsMixin):
@@ -78,12 +76,19 @@ class Level(models.Model):
         ordering = ["name"]
 
     def __str__(self) -> str:
+        return self.path
+
+    @property
+    def path(self) -> str:
+        """The level as commands and pages name it: `organisation/team/project`, down to where it stands."""
         return self.name
 
 
 class Organisation(Level):
     class Meta(Level.Meta):
         constraints = [models.UniqueConstraint(fields=["name"], name="organisation_name")]
+        verbose_name = _("organisation")
+        verbose_name_plural = _("organisations")
 
 
 class Team(Level):
@@ -91,6 +96,12 @@ class Team(Level):
 
     class Meta(Level.Meta):
         constraints = [models.UniqueConstraint(fields=["organisation", "name"], name="team_name")]
+        verbose_name = _("team")
+        verbose_name_plural = _("teams")
+
+    @property
+    def path(self) -> str:
+        return f"{self.organisation.name}/{self.name}"
 
 
 class Project(Level):
@@ -98,11 +109,12 @@ class Project(Level):
 
     class Meta(Level.Meta):
         constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name")]
+        verbose_name = _("project")
+        verbose_name_plural = _("projects")
 
     @property
     def path(self) -> str:
-        """`organisation/team/project`, as commands and pages name it."""
-        return f"{self.team.organisation.name}/{self.team.name}/{self.name}"
+        return f"{self.team.path}/{self.name}"
 
 
 class Membership(models.Model):
@@ -141,6 +153,12 @@ class Membership(models.Model):
     def __str__(self) -> str:
         return f"{self.person} {self.role}"
 
+    @property
+    def level(self) -> Organisation | Team | Project:
+        found = self.organisation or self.team or self.project
+        assert found is not None  # membership_one_level
+        return found
+
 
 class Key(models.Model):
     """An API key: only its hash is kept; `prefix` is what a person recognises it by."""
@@ -165,6 +183,12 @@ class Key(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        verbose_name = _("key")
+        verbose_name_plural = _("keys")
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    def lives(self, now: datetime) -> bool:
+        """Neither revoked nor expired at `now`."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)

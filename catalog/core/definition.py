@@ -1,11 +1,16 @@
 """A model's definition: what people write in YAML, the API or a form, as one frozen value. Pure.
 
-`read` takes what was parsed from YAML or JSON and returns a `Definition` or raises `Invalid` with every problem.
+`catalog.core.reading.read` makes one of what was parsed from YAML or JSON, `catalog.core.writing.written` gives it back
+in that shape, and `to_builtins`/`from_builtins` are how it is stored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from agent.wire.shard import Profile
 
@@ -49,5 +54,30 @@ class Definition:
     context_length: int | None = None
     max_output: int | None = None
     scaling: Scaling = Scaling()
+    routing_profile: str = "chat"
+    """chat | long-context | batch: what the router may assume of its requests."""
     description: str = ""
     licence: str = ""
+
+
+def to_builtins(definition: Definition) -> dict[str, Any]:
+    """As it is stored."""
+    stored: dict[str, Any] = msgspec.to_builtins(definition)
+    return stored
+
+
+def from_builtins(stored: Mapping[str, Any]) -> Definition:
+    """What was stored; raises `msgspec.ValidationError` for anything else."""
+    return msgspec.convert(stored, Definition)
+
+
+def in_order(definition: Definition) -> tuple[ProfileDefinition, ...]:
+    """The profiles as they are tried."""
+    return tuple(sorted(definition.profiles, key=lambda p: -p.priority))
+
+
+def source_of(definition: Definition, profile: ProfileDefinition) -> tuple[str, str | None]:
+    """(source, sha256) of the weights that `profile` loads."""
+    if profile.source is not None:
+        return profile.source, profile.sha256
+    return definition.source, definition.sha256

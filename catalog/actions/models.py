@@ -1,0 +1,198 @@
+"""Changes of the catalog: models added, changed, stopped, started, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from agent.wire.reason import Reason
+from catalog import selectors, sources
+from catalog.core import definition as core
+from catalog.core.definition import Definition
+from catalog.core.reading import read
+from catalog.core.writing import changed_keys
+from catalog.models import Model, ModelName
+from llmgw.cluster.actions import audit
+from llmgw.cluster.changes import announce
+from llmgw.cluster.errors import Conflict, Invalid, NotFound
+from llmgw.fold import fold
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of one definition: added, changed or unchanged."""
+
+    name: str
+    did: str
+    changed: tuple[str, ...] = ()
+
+
+def add(*, raw: Any, actor: str, check_sources: bool = True) -> Done:
+    """A new model as it was written. The same definition again is unchanged; another one under a name that is
+    there is `Conflict`: `change` is the word for that."""
+    return add_all(raws=[raw], actor=actor, check_sources=check_sources)[0]
+
+
+def add_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
+    """Several new models, all or none; `Invalid` names the problems of all of them."""
+    definitions = _read(raws, check_sources)
+    with transaction.atomic():
+        return [_add(definition, actor) for definition in definitions]
+
+
+def add_definition(*, definition: Definition, actor: str) -> Done:
+    """`add` for a definition that was made by the program (the starter)."""
+    with transaction.atomic():
+        return _add(definition, actor)
+
+
+def change_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
+    """Stored models as they are written now, all or none; whether they are stopped stays."""
+    definitions = _read(raws, check_sources)
+    with transaction.atomic():
+        return [_change(definition, actor) for definition in definitions]
+
+
+def change(*, raw: Any, actor: str, check_sources: bool = True) -> Done:
+    return change_all(raws=[raw], actor=actor, check_sources=check_sources)[0]
+
+
+def remove(*, name: str, actor: str) -> str:
+    """A stored model leaves the catalog, its weights stay; the name that it had. A declared one is taken out of
+    the settings."""
+    found = selectors.entry(name)
+    _refuse_declared(found, "removed")
+    with transaction.atomic():
+        row = _locked(found.name)
+        row.delete()
+        audit.record(actor=actor, action="model.remove", subject=row.name)
+        announce("catalog")
+    return found.name
+
+
+def stop(*, name: str, actor: str) -> str:
+    """No replica is wanted until it is started; the definition stays. The model's name."""
+    return _rest(name, True, actor)
+
+
+def start(*, name: str, actor: str) -> str:
+    return _rest(name, False, actor)
+
+
+def _read(raws: Sequence[Any], check_sources: bool) -> list[Definition]:
+    definitions: list[Definition] = []
+    problems: list[Reason] = []
+    if not raws:
+        raise Invalid("bad_definition", "there is no definition in it: name: …, source: …, profiles: …")
+    for raw in raws:
+        try:
+            definitions.append(read(raw))
+        except Invalid as e:
+            problems.extend(e.problems)
+    if check_sources and not problems:
+        problems.extend(sources.problems(definitions))
+    if problems:
+        raise Invalid.several(tuple(problems))
+    return definitions
+
+
+def _add(definition: Definition, actor: str) -> Done:
+    there = {fold(e.name): e for e in selectors.entries()}.get(fold(definition.name))
+    if there is not None:
+        if there.definition == definition:
+            return Done(there.name, "unchanged")
+        _refuse_declared(there, "changed")
+        what = ", ".join(changed_keys(there.definition, definition)) if there.definition else "everything"
+        raise Conflict(
+            "model_exists",
+            f"there is already a model {there.name}, and this definition differs in {what}",
+            "llmgw model change -f FILE",
+        )
+    Model.objects.filter(name=definition.name, origin=Model.Origin.DECLARED).delete()  # it was declared once
+    row = Model(name=definition.name, definition=core.to_builtins(definition))
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError:
+        raise Conflict("model_exists", f"a model {definition.name} was added by somebody else just now") from None
+    _name(row, definition)
+    audit.record(actor=actor, action="model.add", subject=row.name, source=definition.source)
+    announce("catalog")
+    return Done(row.name, "added")
+
+
+def _change(definition: Definition, actor: str) -> Done:
+    there = selectors.entry(definition.name)
+    _refuse_declared(there, "changed")
+    if fold(there.name) != fold(definition.name):
+        raise NotFound(
+            "no_such_model", f"{definition.name} is an alias of {there.name}: change that one", "llmgw model list"
+        )
+    if there.definition == definition:
+        return Done(there.name, "unchanged")
+    changed = changed_keys(there.definition, definition) if there.definition else ("definition",)
+    row = _locked(there.name)
+    row.name, row.definition = definition.name, core.to_builtins(definition)
+    row.save()
+    row.names.all().delete()
+    _name(row, definition)
+    audit.record(actor=actor, action="model.change", subject=row.name, changed=list(changed))
+    announce("catalog")
+    return Done(row.name, "changed", changed)
+
+
+def _name(row: Model, definition: Definition) -> None:
+    """Claims the model's names; the database has one owner for each, and declared models theirs."""
+    declared = {
+        fold(n): e.name
+        for e in selectors.entries()
+        if e.origin == selectors.DECLARED and e.definition
+        for n in (e.name, *e.definition.aliases)
+    }
+    for name in (definition.name, *definition.aliases):
+        owner = declared.get(fold(name))
+        try:
+            with transaction.atomic():
+                if owner is None:
+                    ModelName.objects.create(name=fold(name), model=row)
+        except IntegrityError:
+            owner = ModelName.objects.select_related("model").get(name=fold(name)).model.name
+        if owner is not None:
+            raise Conflict("name_taken", f"model {row.name}: the name {name} is already of the model {owner}")
+
+
+def _rest(name: str, stopped: bool, actor: str) -> str:
+    found = selectors.entry(name)
+    with transaction.atomic():
+        if found.origin == selectors.DECLARED:
+            # The settings hold its definition; the row only remembers that it was stopped.
+            row, _ = Model.objects.get_or_create(
+                name=found.name, defaults={"definition": {}, "origin": Model.Origin.DECLARED}
+            )
+        else:
+            row = _locked(found.name)
+        if row.stopped != stopped:
+            row.stopped = stopped
+            row.save(update_fields=["stopped", "changed_at"])
+            audit.record(actor=actor, action="model.stop" if stopped else "model.start", subject=row.name)
+            announce("catalog")
+    return found.name
+
+
+def _locked(name: str) -> Model:
+    try:
+        return Model.objects.select_for_update().get(name=name)
+    except Model.DoesNotExist:
+        raise NotFound("no_such_model", f"the model {name} was removed by somebody else just now") from None
+
+
+def _refuse_declared(found: selectors.Entry, done: str) -> None:
+    if found.origin == selectors.DECLARED:
+        raise Conflict(
+            "declared_model",
+            f"the model {found.name} is declared in the settings, and is {done} there",
+            "llmgw config get models",
+        )

@@ -1,0 +1,235 @@
+"""From what people wrote to a `Definition`, or every problem that it has. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent.engines import ENGINES
+from agent.wire.reason import Reason
+from agent.wire.shard import Profile
+from catalog.core import source as sources
+from catalog.core.definition import Definition, ProfileDefinition, Scaling
+from catalog.core.fields import Fields
+from llmgw.cluster.errors import Invalid
+from llmgw.fold import fold
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,118}[A-Za-z0-9]|[A-Za-z0-9]")
+_PROFILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,119}")
+KINDS = ("chat", "completions", "embeddings")
+ROUTING_PROFILES = ("chat", "long-context", "batch")
+LONGEST_START_S = 24 * 3600.0
+
+_LATER = {
+    "adapters": "LoRA adapters",
+    "max_loaded_adapters": "LoRA adapters",
+    "slo": "latency objectives",
+    "prices": "prices",
+    "price": "prices",
+    "fallbacks": "fallbacks",
+    "eval": "quality gates",
+    "external": "external models",
+}
+_LATER_SCALING = {
+    "idle_timeout": "loading on demand",
+    "schedule": "scaling by the clock",
+    "prewarm": "scaling by the clock",
+}
+_LATER_PROFILE = {
+    "tp": "tensor parallel",
+    "nodes": "replicas over several nodes",
+    "gpus_per_node": "replicas over several nodes",
+    "gpu": "cards by requirement",
+    "kv_events": "routing by cache events",
+}
+
+
+def read(raw: Any) -> Definition:
+    problems: list[Reason] = []
+    if not isinstance(raw, Mapping):
+        found = "nothing" if raw is None else f"a {type(raw).__name__}"
+        raise Invalid(
+            "bad_definition", f"a model's definition is names with their values (name: …), and this is {found}"
+        )
+    name = raw.get("name")
+    fields = Fields(raw, f"model {name}: " if isinstance(name, str) and name else "model: ", problems)
+    definition = _definition(fields, problems)
+    fields.done(_LATER)
+    if problems:
+        raise Invalid.several(tuple(problems))
+    return definition
+
+
+def _definition(fields: Fields, problems: list[Reason]) -> Definition:
+    name = _name(fields, fields.text("name", required=True), "name")
+    aliases = tuple(_name(fields, alias, "alias") for alias in fields.texts("aliases"))
+    taken = {fold(name)}
+    for alias in aliases:
+        if fold(alias) in taken:
+            fields.problem(f"the alias {alias} stands twice, or is the model's own name", "bad_name")
+        taken.add(fold(alias))
+    kinds, tools, json_schema, vision = _capabilities(fields.table("capabilities"))
+    context_length = fields.whole("context_length", None, 1)
+    max_output = fields.whole("max_output", None, 1)
+    if context_length and max_output and max_output > context_length:
+        fields.problem(f"max_output ({max_output}) cannot pass context_length ({context_length})")
+    return Definition(
+        name=name,
+        aliases=aliases,
+        source=_source(fields, required=True) or "",
+        sha256=_sha256(fields),
+        kinds=kinds,
+        tools=tools,
+        json_schema=json_schema,
+        vision=vision,
+        context_length=context_length,
+        max_output=max_output,
+        scaling=_scaling(fields),
+        routing_profile=_routing_profile(fields),
+        description=fields.text("description"),
+        licence=fields.text("licence") or fields.text("license"),
+        profiles=_profiles(fields, problems, f"model {name}", context_length, "embeddings" in kinds),
+    )
+
+
+def _name(fields: Fields, name: str, what: str) -> str:
+    if name and not NAME.fullmatch(name):
+        fields.problem(
+            f"the {what} {name!r} must be 1 to 120 ASCII letters, digits, . _ : or -, with a letter or digit at both ends",
+            "bad_name",
+        )
+    return name
+
+
+def _capabilities(fields: Fields) -> tuple[tuple[str, ...], bool | None, bool | None, bool | None]:
+    asked = {kind: fields.flag(kind) for kind in KINDS}
+    tools, json_schema, vision = fields.flag("tools"), fields.flag("json_schema"), fields.flag("vision")
+    fields.done()
+    kinds = tuple(kind for kind, wanted in asked.items() if wanted)
+    if not kinds:
+        kinds = tuple(kind for kind in ("chat", "completions") if asked[kind] is not False)
+    if not kinds:
+        fields.problem("a model answers at least one of chat, completions, embeddings")
+    return kinds, tools, json_schema, vision
+
+
+def _scaling(fields: Fields) -> Scaling:
+    """Without a word on scaling a model is kept and not run: nobody's request starts what nobody meant to run."""
+    written = fields.take("scaling") is not None
+    scaling = fields.table("scaling")
+    least = scaling.whole("min", None, 0, 1000)
+    most = scaling.whole("max", None, 0, 1000)
+    scaling.done(_LATER_SCALING)
+    if not written:
+        return Scaling(0, 0)
+    if least is None:
+        least = 1 if most is None else min(1, most)
+    if most is None:
+        most = least
+    if most < least:
+        scaling.problem(f"max ({most}) is below min ({least})")
+    elif least == 0 < most:
+        scaling.problem(
+            f"min 0 with max {most} is loading on demand, which this version does not do: "
+            "say min: 1, or min: 0 and max: 0 to keep the model without running it",
+            "not_supported",
+        )
+    return Scaling(least, most)
+
+
+def _routing_profile(fields: Fields) -> str:
+    found = fields.text("routing_profile", "chat")
+    if found not in ROUTING_PROFILES:
+        fields.problem(f"routing_profile is one of {', '.join(ROUTING_PROFILES)}, and not {found!r}")
+    return found
+
+
+def _source(fields: Fields, required: bool = False) -> str | None:
+    written = fields.text("source", required=required)
+    if not written:
+        return None
+    match sources.normal(written):
+        case Reason() as bad:
+            fields.problem(bad.sentence, bad.code)
+            return written
+        case normal:
+            return normal
+
+
+def _sha256(fields: Fields) -> str | None:
+    written = fold(fields.text("sha256"))
+    if written and not _SHA256.fullmatch(written):
+        fields.problem("sha256 must be 64 hexadecimal digits")
+    return written or None
+
+
+def _profiles(
+    fields: Fields, problems: list[Reason], where: str, context_length: int | None, embeddings: bool
+) -> tuple[ProfileDefinition, ...]:
+    raw = fields.take("profiles")
+    if not isinstance(raw, list) or not raw:
+        fields.problem("profiles must be a list of at least one way to run the model", "missing")
+        return ()
+    found: list[ProfileDefinition] = []
+    for number, entry in enumerate(raw, 1):
+        if not isinstance(entry, Mapping):
+            fields.problem(f"profile {number} must be names with their values (name: …, engine: …)")
+            continue
+        label = entry.get("name")
+        inner = Fields(entry, f"{where}, profile {label if isinstance(label, str) and label else number}: ", problems)
+        profile = _profile(inner, context_length, embeddings)
+        inner.done(_LATER_PROFILE)
+        if profile.run.name in {p.run.name for p in found}:
+            inner.problem("there is another profile of that name", "bad_name")
+        found.append(profile)
+    return tuple(found)
+
+
+def _profile(fields: Fields, context_length: int | None, embeddings: bool) -> ProfileDefinition:
+    name = fields.text("name", required=True)
+    if name and not _PROFILE_NAME.fullmatch(name):
+        fields.problem("the name must be 1 to 40 small ASCII letters, digits, . _ or -", "bad_name")
+    engine = fields.text("engine", required=True)
+    gpu_class = fields.text("gpu_class") or None
+    run = Profile(
+        name=name,
+        engine=engine,
+        args=fields.texts("args"),
+        env=fields.pairs("env"),
+        context_length=context_length,
+        parallel=fields.whole("parallel", 1, 1, 1024) or 1,
+        cpu_cores=fields.whole("cpu_cores", None, 1, 4096),
+        memory_bytes=fields.gib("min_memory_gb"),
+        gpus=fields.whole("gpus", 1 if gpu_class else 0, 0, 64) or 0,
+        gpu_class=gpu_class,
+        embeddings=embeddings,
+        startup_timeout_s=fields.duration("startup_timeout", 300.0, LONGEST_START_S),
+        stop_grace_s=fields.duration("stop_grace", 10.0, 600.0),
+    )
+    if gpu_class and not run.gpus:
+        fields.problem(f"gpu_class {gpu_class} needs gpus: 1 or more")
+    if engine and engine not in ENGINES:
+        fields.problem(f"there is no engine {engine}; there are {', '.join(sorted(ENGINES))}", "unknown_engine")
+    elif engine:
+        for problem in ENGINES[engine].problems(run, None):
+            fields.problem(problem.sentence, problem.code)
+    return ProfileDefinition(
+        run=run,
+        source=_source(fields),
+        sha256=_sha256(fields),
+        priority=fields.whole("priority", 100, 0, 1000) or 0,
+        weight=fields.number("weight", 1.0, 0.001, 1000.0),
+        labels=_labels(fields),
+        min_disk_bytes=fields.gib("min_disk_gb"),
+    )
+
+
+def _labels(fields: Fields) -> dict[str, str]:
+    labels = fields.pairs("labels")
+    for name in labels:
+        if not _LABEL.fullmatch(name):
+            fields.problem(f"the label {name!r} must be ASCII letters, digits, . _ / or -", "bad_name")
+    return labels

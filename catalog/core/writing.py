@@ -1,0 +1,87 @@
+"""A definition back in the shape that people write: what `model show` prints and `model change -f` takes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.core.definition import Definition, ProfileDefinition
+from catalog.core.fields import GIB
+
+_CHAT = ("chat", "completions")
+
+
+def written(definition: Definition) -> dict[str, Any]:
+    """The definition in YAML's shape, without what is a default anyway; `reading.read` makes the same value of it."""
+    capabilities: dict[str, bool] = {}
+    if definition.kinds != _CHAT:
+        capabilities = dict.fromkeys(definition.kinds, True)
+    for name, value in (
+        ("tools", definition.tools),
+        ("json_schema", definition.json_schema),
+        ("vision", definition.vision),
+    ):
+        if value is not None:
+            capabilities[name] = value
+    shape: dict[str, Any] = {
+        "name": definition.name,
+        "aliases": list(definition.aliases),
+        "description": definition.description,
+        "licence": definition.licence,
+        "source": definition.source,
+        "sha256": definition.sha256,
+        "routing_profile": None if definition.routing_profile == "chat" else definition.routing_profile,
+        "context_length": definition.context_length,
+        "max_output": definition.max_output,
+        "capabilities": capabilities,
+        "scaling": {"min": definition.scaling.min, "max": definition.scaling.max},
+        "profiles": [_profile(p) for p in definition.profiles],
+    }
+    return _short(shape)
+
+
+def changed_keys(before: Definition, after: Definition) -> tuple[str, ...]:
+    """The top-level keys in which two definitions differ."""
+    old, new = written(before), written(after)
+    return tuple(key for key in {**old, **new} if old.get(key) != new.get(key))
+
+
+def _profile(profile: ProfileDefinition) -> dict[str, Any]:
+    run = profile.run
+    return _short(
+        {
+            "name": run.name,
+            "engine": run.engine,
+            "source": profile.source,
+            "sha256": profile.sha256,
+            "priority": None if profile.priority == 100 else profile.priority,
+            "weight": None if profile.weight == 1.0 else profile.weight,
+            "parallel": None if run.parallel == 1 else run.parallel,
+            "cpu_cores": run.cpu_cores,
+            "min_memory_gb": _gib(run.memory_bytes),
+            "min_disk_gb": _gib(profile.min_disk_bytes),
+            "gpu_class": run.gpu_class,
+            "gpus": None if run.gpus == (1 if run.gpu_class else 0) else run.gpus,
+            "startup_timeout": None if run.startup_timeout_s == 300.0 else _duration(run.startup_timeout_s),
+            "stop_grace": None if run.stop_grace_s == 10.0 else _duration(run.stop_grace_s),
+            "labels": dict(profile.labels),
+            "env": dict(run.env),
+            "args": list(run.args),
+        }
+    )
+
+
+def _short(shape: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in shape.items() if value not in (None, "", [], {})}
+
+
+def _gib(size: int | None) -> float | int | None:
+    if size is None:
+        return None
+    return size // GIB if size % GIB == 0 else size / GIB
+
+
+def _duration(seconds: float) -> str | float:
+    if seconds != int(seconds):
+        return seconds
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m" if minutes and not rest else f"{int(seconds)}s"

@@ -1,0 +1,137 @@
+"""`llmgw model`: the catalog."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog import selectors
+from catalog.actions import models
+from llmgw.cluster.commands import NounCommand, actor, table
+from llmgw.cluster.errors import Invalid
+
+
+class Command(NounCommand):
+    help = "Models: what is served, from which weights, in how many replicas."
+    examples = (
+        "  llmgw model add -f qwen.yaml\n"
+        "  llmgw model add -f - --no-source-check < several.yaml\n"
+        "  llmgw model list\n"
+        "  llmgw model show qwen > qwen.yaml\n"
+        "  llmgw model change -f qwen.yaml\n"
+        "  llmgw model stop qwen\n"
+        "  llmgw model remove qwen --yes"
+    )
+
+    def build(self) -> None:
+        for name, run, help in (
+            ("add", _add, "add models as they are written in a file; the same again changes nothing"),
+            ("change", _change, "change stored models to what is written in a file"),
+        ):
+            verb = self.verb(name, run, help, show=_done)
+            verb.add_argument(
+                "-f", "--file", required=True, metavar="FILE", help="YAML, one or several documents; - is the input"
+            )
+            verb.add_argument(
+                "--no-source-check",
+                action="store_true",
+                help="do not look whether the weights are there (only nodes reach them)",
+            )
+        self.verb("list", selectors.models, "every model of the catalog", show=_list)
+        show = self.verb("show", _show, "a model's definition, as YAML that `add` and `change` take", show=_yaml)
+        show.add_argument("name", help="the model, by name or alias")
+        for name, run, help in (
+            ("stop", _stop, "run no replica of it until it is started; it is kept"),
+            ("start", _start, "run it again, in as many replicas as its definition says"),
+        ):
+            self.verb(name, run, help, show=_done).add_argument("name", help="the model, by name or alias")
+        remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
+        remove.add_argument("name", help="the model, by name or alias")
+        remove.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _documents(file: str) -> list[Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise Invalid("bad_file", f"{file} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    try:
+        return [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as e:
+        raise Invalid("bad_yaml", f"{file} is not YAML: {' '.join(str(e).split())}") from None
+
+
+def _add(file: str, no_source_check: bool) -> list[dict[str, Any]]:
+    done = models.add_all(raws=_documents(file), actor=actor(), check_sources=not no_source_check)
+    return [_told(d) for d in done]
+
+
+def _change(file: str, no_source_check: bool) -> list[dict[str, Any]]:
+    done = models.change_all(raws=_documents(file), actor=actor(), check_sources=not no_source_check)
+    return [_told(d) for d in done]
+
+
+def _told(done: models.Done) -> dict[str, Any]:
+    found = selectors.entry(done.name)
+    resting = found.definition is not None and found.definition.scaling.min == 0
+    hint = "its definition asks for no replica (scaling: {min: 1} runs one)" if resting else ""
+    return {"name": done.name, "did": done.did, "changed": list(done.changed), "hint": hint}
+
+
+def _show(name: str) -> dict[str, Any]:
+    return selectors.detail(selectors.entry(name))
+
+
+def _stop(name: str) -> list[dict[str, Any]]:
+    return [{"name": models.stop(name=name, actor=actor()), "did": "stopped"}]
+
+
+def _start(name: str) -> list[dict[str, Any]]:
+    return [{"name": models.start(name=name, actor=actor()), "did": "started"}]
+
+
+def _remove(name: str, yes: bool) -> list[dict[str, Any]]:
+    found = selectors.entry(name)
+    if not yes:
+        _confirm(found.name)
+    return [{"name": models.remove(name=found.name, actor=actor()), "did": "removed"}]
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise Invalid(
+            "not_confirmed", f"removing {name} stops its replicas: say --yes", f"llmgw model remove {name} --yes"
+        )
+    print(f"This takes {name} out of the catalog and stops its replicas. Its weights stay.")
+    if input("Type its name to go on: ").strip() != name:
+        raise Invalid("not_confirmed", f"that is not {name}; nothing was removed")
+
+
+def _done(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        changed = f" ({', '.join(row['changed'])})" if row.get("changed") else ""
+        hint = f"; {row['hint']}" if row.get("hint") else ""
+        print(f"{row['name']}: {row['did']}{changed}{hint}")
+
+
+def _list(rows: list[dict[str, Any]]) -> None:
+    shown = []
+    for row in rows:
+        ready = "-" if row["ready"] is None else row["ready"]
+        wanted = "-" if row["wanted"] is None else row["wanted"]
+        shown.append({**row, "model": row["name"], "replicas": f"{ready}/{wanted}", "for": row["kinds"]})
+    table(shown, ["model", "state", "replicas", "aliases", "for", "context_length", "origin"])
+    for row in rows:
+        if row["reason"]:
+            print(f"{row['name']}: {row['reason']}")
+
+
+def _yaml(row: dict[str, Any]) -> None:
+    print(f"# {row['origin']}, {row['state']}")
+    for problem in row["problems"]:
+        print(f"# {problem}")
+    if row["definition"] is not None:
+        print(yaml.safe_dump(row["definition"], sort_keys=False, allow_unicode=True), end="")

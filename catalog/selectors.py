@@ -1,0 +1,161 @@
+"""What is in the catalog: stored models and those declared in the settings, as one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from agent.wire.reason import Reason
+from catalog.core import definition as core
+from catalog.core.definition import Definition
+from catalog.core.reading import read
+from catalog.core.writing import written
+from catalog.models import Model
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.errors import Invalid, NotFound
+from llmgw.fold import fold
+
+DECLARED, STORED = Model.Origin.DECLARED.value, Model.Origin.STORED.value
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the catalog. `definition` None: it cannot be read, `problems` say why."""
+
+    name: str
+    origin: str
+    definition: Definition | None
+    stopped: bool = False
+    problems: tuple[Reason, ...] = ()
+    created_at: datetime | None = None
+    changed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How a model's replicas stand, as `fleet` knows it."""
+
+    ready: int = 0
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Asked:
+    serving: Callable[[], dict[str, Serving]] = field(default=dict)
+
+
+_asked = _Asked()
+
+
+def ask_serving_of(ask: Callable[[], dict[str, Serving]]) -> None:
+    """Registers who knows how models are served (by name); called from an app's `ready()`. The catalog is below
+    the fleet and cannot look itself."""
+    _asked.serving = ask
+
+
+def entries() -> list[Entry]:
+    """Every model by name, in two queries. A declared one whose names a stored one has is told as a problem."""
+    rows = list(Model.objects.all())
+    found = [_stored(row) for row in rows if row.origin == STORED]
+    taken = {fold(n): e.name for e in found for n in _names(e)}
+    stopped = {fold(row.name) for row in rows if row.origin == DECLARED and row.stopped}
+    for raw in cluster_settings.in_force().models:
+        entry = declared(raw, taken)
+        if entry.definition is not None:
+            taken |= {fold(n): entry.name for n in _names(entry)}
+        found.append(
+            Entry(entry.name, DECLARED, entry.definition, fold(entry.name) in stopped, entry.problems)
+            if fold(entry.name) in stopped
+            else entry
+        )
+    return sorted(found, key=lambda e: e.name)
+
+
+def wanted() -> list[tuple[Definition, bool]]:
+    """(definition, stopped) of every model that can be read: what the fleet keeps running."""
+    return [(e.definition, e.stopped) for e in entries() if e.definition is not None]
+
+
+def entry(name: str) -> Entry:
+    """The model of that name or alias; raises `NotFound`."""
+    all_entries = entries()
+    for found in all_entries:
+        if fold(name) in {fold(n) for n in _names(found)}:
+            return found
+    known = ", ".join(e.name for e in all_entries) or "none"
+    raise NotFound("no_such_model", f"there is no model {name} in the catalog; there are: {known}", "llmgw model list")
+
+
+def models() -> list[dict[str, Any]]:
+    """For pages and commands: a row a model."""
+    serving = _asked.serving()
+    return [row(e, serving.get(e.name)) for e in entries()]
+
+
+def row(found: Entry, serving: Serving | None = None) -> dict[str, Any]:
+    definition = found.definition
+    return {
+        "name": found.name,
+        "state": _state(found, serving),
+        "reason": found.problems[0].sentence if found.problems else (serving.reason if serving else ""),
+        "ready": serving.ready if serving else None,
+        "wanted": 0 if found.stopped else (definition.scaling.min if definition else None),
+        "aliases": list(definition.aliases) if definition else [],
+        "kinds": list(definition.kinds) if definition else [],
+        "context_length": definition.context_length if definition else None,
+        "source": definition.source if definition else "",
+        "origin": found.origin,
+        "stopped": found.stopped,
+        "created_at": found.created_at,
+        "changed_at": found.changed_at,
+    }
+
+
+def detail(found: Entry) -> dict[str, Any]:
+    """A row with the definition in the shape that people write."""
+    return {
+        **row(found, _asked.serving().get(found.name)),
+        "problems": [p.sentence for p in found.problems],
+        "definition": written(found.definition) if found.definition else None,
+    }
+
+
+def declared(raw: dict[str, Any], taken: dict[str, str]) -> Entry:
+    """A model as the settings declare it; `taken` says whose the folded names are that others have."""
+    try:
+        definition = read(raw)
+    except Invalid as e:
+        return Entry(str(raw.get("name", "?"))[:120], DECLARED, None, problems=e.problems)
+    clashes = [n for n in (definition.name, *definition.aliases) if fold(n) in taken]
+    if clashes:
+        sentence = f"model {definition.name}: the name {clashes[0]} is already of the model {taken[fold(clashes[0])]}"
+        return Entry(definition.name, DECLARED, None, problems=(Reason("name_taken", sentence),))
+    return Entry(definition.name, DECLARED, definition)
+
+
+def _stored(row: Model) -> Entry:
+    try:
+        definition = core.from_builtins(row.definition)
+    except msgspec.ValidationError as e:
+        problem = Reason("bad_definition", f"model {row.name} was stored by another version and cannot be read: {e}")
+        return Entry(row.name, STORED, None, row.stopped, (problem,), row.created_at, row.changed_at)
+    return Entry(row.name, STORED, definition, row.stopped, (), row.created_at, row.changed_at)
+
+
+def _names(found: Entry) -> tuple[str, ...]:
+    return (found.name, *(found.definition.aliases if found.definition else ()))
+
+
+def _state(found: Entry, serving: Serving | None) -> str:
+    if found.definition is None:
+        return "invalid"
+    if found.stopped:
+        return "stopped"
+    if found.definition.scaling.min == 0:
+        return "not running"
+    return serving.state if serving else "unknown"

@@ -1,0 +1,105 @@
+"""The only way to get an object of the tree for a person: what may not be seen is not found.
+
+Administrators reach everything. A role at a level holds for what is below it: members use its projects and manage
+their own keys there, owners manage every key there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Q, QuerySet
+
+from llmgw.cluster.errors import Forbidden, NotFound
+from tenancy.core.roles import Held, Place, Role, role_at
+from tenancy.models import Key, Membership, Organisation, Person, Project, Team
+
+Who = Person | AnonymousUser
+
+
+def may_administer(person: Who) -> bool:
+    """An administrator who is active and is not still to choose a password."""
+    return isinstance(person, Person) and person.is_active and person.is_superuser and not person.must_change_password
+
+
+def require_administrator(person: Who) -> Person:
+    if not isinstance(person, Person) or not may_administer(person):
+        raise Forbidden("administrators_only", "this is for administrators of the cluster")
+    return person
+
+
+def projects_for(person: Who, role: Role | None = None) -> QuerySet[Project]:
+    """The projects that `person` belongs to, with their path; with `role` OWNER those where that is an owner."""
+    projects = Project.objects.select_related("team__organisation")
+    if not isinstance(person, Person) or not person.is_active:
+        return projects.none()
+    if person.is_superuser:
+        return projects
+    held = Membership.objects.filter(person=person)
+    if role is Role.OWNER:
+        held = held.filter(role=Membership.Role.OWNER)
+    return projects.filter(
+        Q(pk__in=held.filter(project__isnull=False).values("project"))
+        | Q(team__in=held.filter(team__isnull=False).values("team"))
+        | Q(team__organisation__in=held.filter(organisation__isnull=False).values("organisation"))
+    )
+
+
+def project_for(person: Who, public_id: str) -> Project:
+    """The project, when `person` belongs to it; raises `NotFound`."""
+    found = projects_for(person).filter(public_id=public_id).first()
+    if found is None:
+        raise NotFound("no_such_project", "there is no such project, or you do not belong to it")
+    return found
+
+
+def role_in(person: Who, project: Project) -> Role | None:
+    """OWNER for administrators too; None where `person` does not belong."""
+    if not isinstance(person, Person) or not person.is_active:
+        return None
+    if person.is_superuser:
+        return Role.OWNER
+    return role_at(_held(person), place(project))
+
+
+def keys_for(person: Who) -> QuerySet[Key]:
+    """Every key that `person` may see and revoke: own ones, and all of the projects that are the person's."""
+    keys = Key.objects.select_related("project__team__organisation", "person")
+    if not isinstance(person, Person) or not person.is_active:
+        return keys.none()
+    if person.is_superuser:
+        return keys
+    return keys.filter(Q(person=person) | Q(project__in=projects_for(person, Role.OWNER)))
+
+
+def key_for(person: Who, public_id: str) -> Key:
+    """The key, when `person` may manage it; raises `NotFound`."""
+    found = keys_for(person).filter(public_id=public_id).first()
+    if found is None:
+        raise NotFound("no_such_key", "there is no such key, or it is not yours")
+    return found
+
+
+def may_create_key(person: Who, project: Project, holder: Person | None) -> bool:
+    """Members make keys for themselves, owners for anybody or for nobody in particular."""
+    role = role_in(person, project)
+    return role is Role.OWNER or (role is Role.MEMBER and holder is not None and holder == person)
+
+
+def place(level: Organisation | Team | Project) -> Place:
+    """Where a level stands in the tree, by public ids."""
+    match level:
+        case Organisation():
+            return Place(level.public_id)
+        case Team():
+            return Place(level.organisation.public_id, level.public_id)
+        case Project():
+            return Place(level.team.organisation.public_id, level.team.public_id, level.public_id)
+
+
+def _held(person: Person) -> Iterable[Held]:
+    rows = Membership.objects.filter(person=person).select_related(
+        "organisation", "team__organisation", "project__team__organisation"
+    )
+    return [Held(place(row.level), Role(row.role)) for row in rows]

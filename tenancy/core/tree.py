@@ -1,0 +1,35 @@
+"""What the tree organisation → team → project → key leaves: a level narrows what is above it, never widens. Pure.
+
+An allowlist of None says nothing, an empty one allows nothing. A limit that a level does not name is the one above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from llmgw.fold import fold
+
+
+def narrow_allow(*levels: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The model names that every level allows, outermost level first; None where no level says anything."""
+    allowed: tuple[str, ...] | None = None
+    for level in levels:
+        if level is None:
+            continue
+        names = tuple(dict.fromkeys(fold(name) for name in level))
+        allowed = names if allowed is None else tuple(name for name in allowed if name in names)
+    return allowed
+
+
+def narrow_limits(*levels: Mapping[str, int] | None) -> dict[str, int]:
+    """The smallest figure that any level gives for each limit."""
+    limits: dict[str, int] = {}
+    for level in levels:
+        for name, figure in (level or {}).items():
+            limits[name] = min(figure, limits.get(name, figure))
+    return limits
+
+
+def allows(allow: Sequence[str] | None, model: str) -> bool:
+    """Whether a (narrowed) allowlist lets `model` be used."""
+    return allow is None or fold(model) in {fold(name) for name in allow}
