@@ -30,22 +30,23 @@ _OWN_ENVIRONMENT = (
 )
 
 _OURS = "llmgw sets it itself"
-_BY_FIELD = "set {} in the profile instead"
+_FIELD = "set {} in the profile instead"
 _OUTSIDE = "it reads, writes or serves something beside the model"
 _REFUSED = {
     **dict.fromkeys(("--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix"), _OURS),
     **dict.fromkeys(("--model", "-m", "--alias", "-a", "--metrics", "--jinja", "--no-jinja"), _OURS),
     **dict.fromkeys(("--webui", "--no-webui", "--ui", "--no-ui", "--device", "-dev", "--list-devices"), _OURS),
-    **dict.fromkeys(("--ctx-size", "-c"), _BY_FIELD.format("context_length")),
-    **dict.fromkeys(("--parallel", "-np"), _BY_FIELD.format("parallel")),
-    **dict.fromkeys(("--threads", "-t", "--threads-batch", "-tb"), _BY_FIELD.format("cpu_cores")),
-    **dict.fromkeys(("--embeddings", "--embedding"), _BY_FIELD.format("embeddings")),
-    **dict.fromkeys(("--model-url", "-mu", "--hf-repo", "-hf", "-hfr", "--hf-file", "-hff"), _BY_FIELD.format("source")),
-    **dict.fromkeys(("--hf-repo-draft", "-hfd", "-hfrd", "--hf-repo-v", "-hfv", "-hfrv", "--hf-file-v", "-hffv"), _OUTSIDE),
+    **dict.fromkeys(("--ctx-size", "-c"), _FIELD.format("context_length")),
+    **dict.fromkeys(("--parallel", "-np"), _FIELD.format("parallel")),
+    **dict.fromkeys(("--threads", "-t", "--threads-batch", "-tb"), _FIELD.format("cpu_cores")),
+    **dict.fromkeys(("--embeddings", "--embedding"), _FIELD.format("embeddings")),
+    **dict.fromkeys(("--model-url", "-mu", "--hf-repo", "-hf", "-hfr", "--hf-file", "-hff"), _FIELD.format("source")),
+    **dict.fromkeys(("--hf-repo-draft", "-hfd", "-hfrd", "--hf-repo-v", "-hfv", "-hfrv"), _OUTSIDE),
+    **dict.fromkeys(("--hf-file-v", "-hffv", "--webui-config", "--webui-config-file"), _OUTSIDE),
     **dict.fromkeys(("--hf-token", "-hft", "--docker-repo", "-dr", "--models-dir", "--models-preset"), _OUTSIDE),
     **dict.fromkeys(("--models-max", "--models-autoload", "--no-models-autoload", "--mmproj-url", "-mmu"), _OUTSIDE),
     **dict.fromkeys(("--path", "--public-path", "--media-path", "--log-file", "--slot-save-path", "--tools"), _OUTSIDE),
-    **dict.fromkeys(("--ssl-key-file", "--ssl-cert-file", "--props", "--webui-config", "--webui-config-file"), _OUTSIDE),
+    **dict.fromkeys(("--ssl-key-file", "--ssl-cert-file", "--props"), _OUTSIDE),
     **dict.fromkeys(("--ui-config", "--ui-config-file", "--ui-mcp-proxy", "--webui-mcp-proxy"), _OUTSIDE),
     **dict.fromkeys(("--mcp-servers-config", "--mcp-servers-json", "--cors-origins", "--rpc"), _OUTSIDE),
     **dict.fromkeys(("--help", "-h", "--usage", "--version", "--completion-bash"), "it ends the server at once"),
@@ -143,7 +144,7 @@ class LlamaCpp:
             return [
                 Reason(
                     "engine_missing",
-                    "llama.cpp is not installed on the node: no xllamacpp wheel beside the agent, no llama-server on PATH",
+                    "llama.cpp is not installed on the node: neither the xllamacpp wheel nor a llama-server on PATH",
                 )
             ]
         if all(e.problem for e in mine):

@@ -1,0 +1,118 @@
+"""From what a node should run and what it runs to what it does next. Pure, and the same at every step.
+
+Nothing is stopped in the name of a store that did not start it, nor while the control plane has not yet heard
+from its fleet, nor because of an older order. A shard that failed is left failed: the control plane decides
+about another try, and asks for it with a new incarnation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.wire.messages import Desired
+from agent.wire.shard import ShardSpec, ShardState
+
+_OVER = (ShardState.STOPPED, ShardState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A shard as the agent holds it. `store_id` is the store in whose name it was started."""
+
+    shard_id: str
+    store_id: str
+    incarnation: int
+    fingerprint: str
+    port: int
+    state: ShardState
+
+    @property
+    def lives(self) -> bool:
+        return self.state not in _OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The newest order that the agent took up, of one store."""
+
+    store_id: str
+    term: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start it; what is left of an earlier run of the same id is forgotten first."""
+
+    spec: ShardSpec
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    shard_id: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """It is over and no longer wanted: remove its record."""
+
+    shard_id: str
+
+
+Action = Start | Stop | Forget
+
+
+def accepts(taken: Taken | None, desired: Desired) -> bool:
+    """Whether `desired` is not older than the last order of the same store."""
+    if taken is None or taken.store_id != desired.store_id:
+        return True
+    return (desired.term, desired.generation) >= (taken.term, taken.generation)
+
+
+def step(desired: Desired | None, held: tuple[Held, ...]) -> tuple[Action, ...]:
+    """What to do now. Run it again whenever an order arrives or a shard's state changes."""
+    if desired is None:
+        return ()
+    wanted = {spec.shard_id: spec for spec in desired.shards}
+    mine = {h.shard_id: h for h in held}
+    actions: list[Action] = []
+    for h in held:
+        spec = wanted.get(h.shard_id)
+        if spec is None:
+            actions += _unwanted(desired, h)
+        elif h.lives and not _same(spec, h) and _may_stop(desired, h):
+            actions.append(Stop(h.shard_id, "it is started afresh, as the control plane asked"))
+    busy = {h.port for h in held if h.lives}
+    for spec in desired.shards:
+        one = mine.get(spec.shard_id)
+        if one is not None and (one.lives or (one.state is ShardState.FAILED and _same(spec, one))):
+            continue
+        if spec.port in busy and any(h.port == spec.port and _leaves(desired, h, wanted) for h in held):
+            continue  # its port is about to be free
+        actions.append(Start(spec, desired.store_id))
+    return tuple(actions)
+
+
+def _same(spec: ShardSpec, h: Held) -> bool:
+    return spec.incarnation == h.incarnation and spec.fingerprint == h.fingerprint
+
+
+def _may_stop(desired: Desired, h: Held) -> bool:
+    return desired.synced and desired.store_id == h.store_id and h.state is not ShardState.STOPPING
+
+
+def _leaves(desired: Desired, h: Held, wanted: dict[str, ShardSpec]) -> bool:
+    """Whether it still lives and is being stopped, or is stopped in this step."""
+    spec = wanted.get(h.shard_id)
+    goes = spec is None or not _same(spec, h)
+    return h.state is ShardState.STOPPING or (h.lives and goes and _may_stop(desired, h))
+
+
+def _unwanted(desired: Desired, h: Held) -> tuple[Action, ...]:
+    if not h.lives:
+        return (Forget(h.shard_id),) if desired.synced else ()
+    if _may_stop(desired, h):
+        return (Stop(h.shard_id, "the control plane no longer wants it"),)
+    return ()

@@ -1,0 +1,288 @@
+"""The agent: keeps the link, brings the node to its desired state, tells what it observes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from agent.core.backoff import HOPELESS_S, delay_s
+from agent.core.converge import Taken, accepts
+from agent.node import discovery
+from agent.node.context import Context
+from agent.node.home import write_atomically
+from agent.node.link import Connection, Link, LinkLost
+from agent.node.questions import Questions
+from agent.node.supervisor import Supervisor
+from agent.wire.facts import NodeFacts
+from agent.wire.messages import Answer, Desired, Heartbeat, Hello, Message, Question, Refused, Report, Welcome
+
+_log = logging.getLogger("llmgw.agent")
+
+_WELCOME_S = 10.0
+_STEADY_S = 5.0
+"""A connection that lasted this long counts as a success, and the next failure as the first."""
+_FACTS_EVERY_S = 30.0
+_MEASURE_EVERY_S = 3.0
+_LOCALHOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the agent says it is. `instance` is random a process."""
+
+    node_id: str
+    instance: str
+    address: str | None = None
+    """Where its engines listen; None: the address that the link goes out from."""
+
+
+class Turned(Exception):
+    """The control plane refused this node."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.sentence)
+        self.refused = refused
+
+
+class Agent:
+    """`facts` is asked with the address for this node; everything it works with comes from outside."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        identity: Identity,
+        link: Link,
+        facts: Callable[[str | None], NodeFacts],
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._ctx = ctx
+        self._identity = identity
+        self._link = link
+        self._facts = facts
+        self._jitter = jitter
+        self._changed = asyncio.Event()
+        self._changed_for_link = asyncio.Event()
+        self._told = NodeFacts()
+        self.supervisor = Supervisor(ctx, self._changed.set)
+        self._desired: Desired | None = None
+        self._taken = _read_taken(ctx)
+        self._address = identity.address
+        self._welcome: Welcome | None = None
+        self.server_skew_s: float | None = None
+        """The control plane's clock less this node's, at the last welcome."""
+        self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s)
+
+    async def run(self) -> None:
+        """Until it is cancelled. Engines are left as they are then."""
+        await self.supervisor.recover()
+        await self.supervisor.settled(1.0)
+        tasks = [asyncio.create_task(t) for t in (self._dial(), self._converge_on_change(), self._measure())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            self.supervisor.leave()
+            self._tell("stopped")
+
+    # The link
+
+    async def _dial(self) -> None:
+        failures = 0
+        while True:
+            began = self._ctx.clock.monotonic()
+            wait_s: float | None = None
+            try:
+                connection = await self._link.dial()
+                try:
+                    await self._talk(connection)
+                finally:
+                    with contextlib.suppress(LinkLost, OSError):
+                        await connection.close()
+            except Turned as e:
+                told = str(e)
+                wait_s = HOPELESS_S if e.refused.retry_s is None else max(0.1, e.refused.retry_s)
+                self._tell("refused", told, e.refused.code)
+            except LinkLost as e:
+                told = str(e)
+                self._tell("disconnected", told)
+            if self._ctx.clock.monotonic() - began >= _STEADY_S:
+                failures = 0
+            failures += 1
+            wait_s = delay_s(failures, self._jitter()) if wait_s is None else wait_s * (1 + self._jitter() / 2)
+            _log.warning("%s; next try in %.1f s", told, wait_s)
+            await asyncio.sleep(wait_s)
+
+    async def _talk(self, connection: Connection) -> None:
+        await connection.send(
+            Hello(
+                node_id=self._identity.node_id,
+                agent_version=discovery.version(),
+                boot_id=self._ctx.host.boot_id(),
+                instance=self._identity.instance,
+            )
+        )
+        try:
+            async with asyncio.timeout(_WELCOME_S):
+                welcome = await self._answer_to_hello(connection)
+        except TimeoutError:
+            raise LinkLost(f"the control plane did not answer the greeting within {_WELCOME_S:g} s") from None
+        self._welcome = welcome
+        if welcome.server_time is not None:
+            self.server_skew_s = welcome.server_time - self._ctx.clock.wall()
+        self._address = self._identity.address or connection.local_address or _LOCALHOST
+        await connection.send(self._report())
+        self._tell("connected")
+        _log.info("connected; this node's engines listen on %s", self._address)
+        tasks = [
+            asyncio.create_task(t)
+            for t in (self._listen(connection), self._heartbeats(connection, welcome.heartbeat_s))
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer_to_hello(self, connection: Connection) -> Welcome:
+        while True:
+            match await connection.receive():
+                case Welcome() as welcome:
+                    return welcome
+                case Refused() as refused:
+                    raise Turned(refused)
+                case _:
+                    continue
+
+    async def _listen(self, connection: Connection) -> None:
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                message: Message = await connection.receive()
+                match message:
+                    case Desired():
+                        self._take(message)
+                    case Question():
+                        if len(answering) < 4:  # bounded; a lost question is asked again
+                            task = asyncio.create_task(self._answer(connection, message))
+                            answering.add(task)
+                            task.add_done_callback(answering.discard)
+                    case Refused():
+                        raise Turned(message)
+                    case _:
+                        continue
+        finally:
+            for task in answering:
+                task.cancel()
+
+    async def _answer(self, connection: Connection, question: Question) -> None:
+        answer: Answer = await self._questions.answer(question)
+        with contextlib.suppress(LinkLost):
+            await connection.send(answer)
+
+    async def _heartbeats(self, connection: Connection, every_s: float) -> None:
+        every_s = min(max(every_s, 0.2), 60.0)
+        facts_at = self._ctx.clock.monotonic()
+        while True:
+            self._changed_for_link.clear()
+            now = self._ctx.clock.monotonic()
+            if now - facts_at >= _FACTS_EVERY_S:
+                facts_at = now
+                before = self._told
+                report = self._report()
+                if _lasting(report.facts) != _lasting(before):
+                    await connection.send(report)
+            await connection.send(
+                Heartbeat(
+                    shards=self.supervisor.observed(),
+                    generation=self._generation(),
+                    memory_free_bytes=discovery.memory_free_bytes(),
+                    disk_free_bytes=discovery.disk_free_bytes(self._ctx.weights.folder),
+                    load_1m=discovery.load_1m(),
+                )
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await self._changed_for_link.wait()
+                    await asyncio.sleep(0.01)  # several changes at once are one message
+
+    # The state
+
+    def _take(self, desired: Desired) -> None:
+        if not accepts(self._taken, desired):
+            _log.warning(
+                "an older order (term %d, generation %d) is ignored: (%d, %d) was taken already",
+                desired.term,
+                desired.generation,
+                self._taken.term if self._taken else 0,
+                self._taken.generation if self._taken else 0,
+            )
+            return
+        taken = Taken(desired.store_id, desired.term, desired.generation)
+        if taken != self._taken:
+            self._taken = taken
+            try:
+                write_atomically(self._ctx.home.taken, msgspec.json.encode(taken))
+            except OSError as e:
+                _log.warning("the order's number could not be noted: %s", e)
+        self._desired = desired
+        self._changed.set()
+
+    async def _converge_on_change(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self.supervisor.converge(self._desired, self._address or _LOCALHOST)
+            self._changed_for_link.set()
+
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(_MEASURE_EVERY_S)
+            self.supervisor.measure()
+
+    def _report(self) -> Report:
+        self._told = self._facts(self._address)
+        return Report(
+            facts=self._told,
+            shards=self.supervisor.observed(),
+            generation=self._generation(),
+            store_id=self._taken.store_id if self._taken else None,
+        )
+
+    def _generation(self) -> int | None:
+        return self._taken.generation if self._taken else None
+
+    def _latest_facts(self) -> NodeFacts:
+        return self._facts(self._address)
+
+    def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
+        """What `llmgw-agent status` shows."""
+        body: dict[str, Any] = {"state": state, "problem": problem, "code": code, "at": self._ctx.clock.wall()}
+        try:
+            self._ctx.home.status.write_bytes(msgspec.json.encode(body))
+        except OSError as e:
+            _log.info("the status could not be written: %s", e)
+
+
+def _lasting(facts: NodeFacts) -> NodeFacts:
+    """Without the figures that heartbeats carry."""
+    return replace(facts, memory_free_bytes=None, disk_free_bytes=None)
+
+
+def _read_taken(ctx: Context) -> Taken | None:
+    try:
+        return msgspec.json.decode(ctx.home.taken.read_bytes(), type=Taken)
+    except (OSError, msgspec.MsgspecError):
+        return None

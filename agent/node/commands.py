@@ -1,0 +1,259 @@
+"""What each command of `llmgw-agent` does. Each returns the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.node import discovery, installed, shardfile
+from agent.node.agent import Agent, Identity
+from agent.node.clock import Clock
+from agent.node.context import Context
+from agent.node.home import Home, HomeTaken, only_agent, open_home
+from agent.node.link import LinkLost, WebsocketLink
+from agent.node.linux import LinuxHost
+from agent.node.settings import Settings, read
+from agent.node.supervisor import Supervisor
+from agent.node.weights import Weights
+from agent.wire.facts import EngineFacts, NodeFacts
+
+Command = Callable[[argparse.Namespace], int]
+
+_log = logging.getLogger("llmgw.agent")
+_MARKS = {"ok": "✓", "warning": "!", "problem": "✗"}
+
+
+def run(args: argparse.Namespace) -> int:
+    home = open_home(args.home)
+    settings = _settings(home)
+    if settings is None:
+        return 2
+    try:
+        with only_agent(home):
+            _log_to(home, verbose=args.verbose)
+            return asyncio.run(_run(home, settings))
+    except HomeTaken as e:
+        return _fail(str(e))
+
+
+def join(args: argparse.Namespace) -> int:
+    from agent.node import joining
+
+    try:
+        name = joining.join(open_home(args.home), args.code, args.node_id, args.address)
+    except joining.CannotJoin as e:
+        return _fail(str(e))
+    except OSError as e:
+        return _fail(f"{args.home} cannot be written to: {e}")
+    print(f"joined as {name}; now: llmgw-agent run --home {args.home}")
+    return 0
+
+
+def doctor(args: argparse.Namespace) -> int:
+    from agent.core.doctor import Level, findings
+    from agent.node import examination
+
+    home = open_home(args.home)
+    settings = _settings(home)
+    if settings is None:
+        return 2
+    facts = _facts(home, settings)(settings.address)
+    found = findings(examination.look(home, settings, facts, unreachable=asyncio.run(_unreachable(settings))))
+    if args.json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        for f in found:
+            advice = f" ({f.reason.command})" if f.reason.command else ""
+            print(f"{_MARKS[f.level]} {f.check}: {f.reason.sentence}{advice}")
+    return 1 if any(f.level is Level.PROBLEM for f in found) else 0
+
+
+def stop_engines(args: argparse.Namespace) -> int:
+    if not args.home.is_dir():
+        return _fail(f"{args.home} does not exist", 2)
+    home = open_home(args.home)
+    count = asyncio.run(_stop_engines(home))
+    print(f"{count} engine{'' if count == 1 else 's'} ended")
+    return 0
+
+
+def status(args: argparse.Namespace) -> int:
+    if not args.home.is_dir():
+        return _fail(f"{args.home} does not exist", 2)
+    home, host = open_home(args.home), LinuxHost()
+    link = _read_json(home.status)
+    pid = _agent_pid(home)
+    if pid is None:
+        link = {**link, "state": "not running"}
+    shards = []
+    for record in shardfile.read_all(home):
+        living = bool(record.processes) and all(host.find(p) is not None for p in record.processes)
+        shards.append(
+            {
+                "shard_id": record.spec.shard_id,
+                "model": record.spec.model,
+                "state": record.ended.state if record.ended else "running" if living else "gone",
+                "pid": record.processes[-1].pid if living else None,
+                "port": record.spec.port,
+                "reason": record.ended.sentence if record.ended else None,
+            }
+        )
+    body = {"home": str(home.path), "agent_pid": pid, "link": link, "shards": shards}
+    if args.json:
+        print(msgspec.json.encode(body).decode())
+        return 0
+    print(f"agent: {f'pid {pid}' if pid else 'not running'}; link: {link.get('state', 'unknown')}", end="")
+    print(f" ({link['problem']})" if link.get("problem") else "")
+    for s in shards:
+        print(f"{s['shard_id']}  {s['model']}  {s['state']}  port {s['port']}  {s['reason'] or ''}".rstrip())
+    return 0
+
+
+async def _run(home: Home, settings: Settings) -> int:
+    ctx = context(home, settings)
+    facts = _facts(home, settings)
+    agent = Agent(
+        ctx,
+        Identity(settings.node_id, secrets.token_hex(8), settings.address),
+        WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
+        facts,
+    )
+    task = asyncio.create_task(agent.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    _log.info("llmgw-agent %s as node %s in %s", discovery.version(), settings.node_id, home.path)
+    if settings.unknown:
+        _log.warning("agent.yaml has names that are not known here: %s", ", ".join(settings.unknown))
+    if os.geteuid() == 0 and settings.engine_user is None:
+        _log.info("engines run as root, as the agent does: set engine_user in agent.yaml to change that")
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("the agent ends; its engines go on serving")
+    return 0
+
+
+def context(home: Home, settings: Settings | None) -> Context:
+    """The real machine's."""
+    found: dict[str, EngineFacts] = {}
+
+    def engine_path(name: str) -> str | None:
+        if not found:
+            found.update({e.name: e for e in _engines(settings)})
+        one = found.get(name)
+        return None if one is None else one.path
+
+    return Context(
+        home=home,
+        host=LinuxHost(),
+        weights=_weights(home, settings),
+        clock=Clock(),
+        engine_path=engine_path,
+        import_from=installed.import_from(),
+        environ=dict(os.environ),
+        engine_user=settings.engine_user if settings is not None else None,
+    )
+
+
+def _weights(home: Home, settings: Settings | None) -> Weights:
+    if settings is None:
+        return Weights(home.weights)
+    return Weights(settings.weights or home.weights, hub=settings.hub, token=settings.hub_token)
+
+
+def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
+    from agent.core import proc
+
+    cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
+    configured = settings.engines if settings is not None else {}
+    return installed.engines(configured, proc.vector_extensions(cpuinfo), os.uname().machine)
+
+
+def _facts(home: Home, settings: Settings) -> Callable[[str | None], NodeFacts]:
+    engines: list[tuple[EngineFacts, ...]] = []
+
+    def facts(address: str | None) -> NodeFacts:
+        if not engines:
+            engines.append(_engines(settings))
+        return discovery.facts(settings, settings.weights or home.weights, address, engines[0])
+
+    return facts
+
+
+async def _stop_engines(home: Home) -> int:
+    supervisor = Supervisor(context(home, None), lambda: None)
+    await supervisor.recover()
+    count = sum(run.lives for run in supervisor.held())
+    await supervisor.end_all("its node was asked to end all engines")
+    return count
+
+
+async def _unreachable(settings: Settings) -> str | None:
+    try:
+        connection = await WebsocketLink(settings, lambda _: None).dial()
+    except LinkLost as e:
+        return str(e)
+    await connection.close()
+    return None
+
+
+def _settings(home: Home) -> Settings | None:
+    match read(home.settings):
+        case Settings() as settings:
+            return settings
+        case problems:
+            for p in problems:
+                print(f"llmgw-agent: {p.sentence}{f' ({p.command})' if p.command else ''}", file=sys.stderr)
+            return None
+
+
+def _agent_pid(home: Home) -> int | None:
+    """Of the agent that holds the home's lock."""
+    try:
+        with only_agent(home):
+            return None
+    except HomeTaken:
+        try:
+            return int((home.path / "lock").read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: Any = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _log_to(home: Home, *, verbose: bool) -> None:
+    """To stderr for whoever started us, and to a file for the question "log". A full disk costs lines, no more."""
+    logging.raiseExceptions = False
+    logger = logging.getLogger("llmgw")
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    with contextlib.suppress(OSError):
+        handlers.append(RotatingFileHandler(home.agent_log, maxBytes=2 * 1024 * 1024, backupCount=1, delay=True))
+    for handler in handlers:
+        handler.setFormatter(form)
+        logger.addHandler(handler)
+
+
+def _fail(sentence: str, exit_status: int = 1) -> int:
+    print(f"llmgw-agent: {sentence}", file=sys.stderr)
+    return exit_status

@@ -1,0 +1,108 @@
+"""What this machine is: one `NodeFacts`. What cannot be told is None, never zero."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent.core import proc
+from agent.node import gpus
+from agent.node.settings import Settings
+from agent.wire.facts import EngineFacts, NodeFacts
+
+_SHARED = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "9p"}
+
+
+def facts(settings: Settings, weights: Path, address: str | None, engines: Iterable[EngineFacts]) -> NodeFacts:
+    """Everything; takes a few milliseconds (the first time with a card some hundreds)."""
+    cpuinfo = _text("/proc/cpuinfo")
+    memory = proc.meminfo(_text("/proc/meminfo"))
+    disk = _disk(weights)
+    cards = gpus.found()
+    return NodeFacts(
+        hostname=socket.gethostname() or None,
+        address=address,
+        os=proc.os_name(_text("/etc/os-release")) or platform.system() or None,
+        arch=platform.machine() or None,
+        boot_id=_text("/proc/sys/kernel/random/boot_id").strip() or None,
+        cpu_count=_cpus(),
+        cpu_model=proc.cpu_model(cpuinfo),
+        vector_extensions=proc.vector_extensions(cpuinfo),
+        memory_bytes=memory.get("MemTotal"),
+        memory_free_bytes=memory.get("MemAvailable"),
+        disk_bytes=disk[0] if disk else None,
+        disk_free_bytes=disk[1] if disk else None,
+        driver=cards.driver,
+        agent_version=version(),
+        labels=dict(settings.labels),
+        gpus=cards.gpus,
+        engines=tuple(engines),
+    )
+
+
+def memory_free_bytes() -> int | None:
+    return proc.meminfo(_text("/proc/meminfo")).get("MemAvailable")
+
+
+def disk_free_bytes(folder: Path) -> int | None:
+    found = _disk(folder)
+    return found[1] if found else None
+
+
+def load_1m() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("llmgw")
+    except metadata.PackageNotFoundError:
+        return "0+source"
+
+
+def _cpus() -> int | None:
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:
+        return os.cpu_count()
+
+
+def _disk(folder: Path) -> tuple[int, int] | None:
+    """(size, free) of its file system; None where that is shared, and so nobody's own."""
+    if _file_system(folder) in _SHARED:
+        return None
+    try:
+        found = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    return found.total, found.free
+
+
+def _file_system(folder: Path) -> str | None:
+    """The type of the file system that `folder` is on, of /proc/mounts."""
+    best, kind = "", None
+    where = str(folder.resolve())
+    for line in _text("/proc/mounts").splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        if (where == point or where.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""

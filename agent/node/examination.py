@@ -1,0 +1,50 @@
+"""Looks at what `agent.core.doctor` judges: certificate, engine user, folders. Read-only."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from agent.core.doctor import Seen
+from agent.node import reach
+from agent.node.home import Home
+from agent.node.settings import Settings
+from agent.wire.facts import NodeFacts
+
+
+def look(
+    home: Home, settings: Settings, facts: NodeFacts, *, skew_s: float | None = None, unreachable: str | None = None
+) -> Seen:
+    return Seen(
+        facts=facts,
+        certificate_left_s=_certificate_left_s(settings.tls.cert),
+        server_skew_s=skew_s,
+        unreachable=unreachable,
+        engine_user=settings.engine_user,
+        engine_user_problems=_user_problems(home, settings, facts),
+        unknown_settings=settings.unknown,
+        home_problem=None if os.access(home.path, os.W_OK) else f"{home.path} cannot be written to by this user",
+    )
+
+
+def _certificate_left_s(path: Path) -> float | None:
+    from cryptography import x509
+
+    try:
+        ends = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None
+    return ends.timestamp() - time.time()
+
+
+def _user_problems(home: Home, settings: Settings, facts: NodeFacts) -> tuple[str, ...]:
+    user = settings.engine_user
+    if user is None:
+        return ()
+    if os.geteuid() != 0:
+        return (f"engines are to run as {user}, and only an agent that runs as root can start them so",)
+    places = [(home.scratch, "the engines' folder", True), (settings.weights or home.weights, "the weights", True)]
+    places += [(Path(e.path), e.name, True) for e in facts.engines or () if e.path]
+    found = (reach.problem(user, path, what, execute=execute) for path, what, execute in places)
+    return tuple(dict.fromkeys(p for p in found if p is not None))

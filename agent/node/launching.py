@@ -1,0 +1,138 @@
+"""From a shard's spec to its running processes: weights, checks, record, start. A refusal is a `CannotStart`."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from agent.core import environment
+from agent.engine import Command, Engine, Paths
+from agent.node import gguf_file, probe, reach, shardfile
+from agent.node.context import Context
+from agent.node.host import Launch, LaunchFailed, Process
+from agent.node.shardfile import ShardFile
+from agent.node.weights import Progress, WeightsError
+from agent.wire.shard import ShardSpec
+
+_RENDEZVOUS_S = 0.1
+
+
+class CannotStart(Exception):
+    """Why a shard was not started, in one sentence."""
+
+
+def refuse(engine: Engine | None, spec: ShardSpec) -> None:
+    """What can be refused before anything is fetched. Raises `CannotStart`."""
+    if engine is None:
+        raise CannotStart(f"this agent knows no engine {spec.profile.engine!r}; it may be older than the control plane")
+    if spec.world_size > 1 and not engine.capabilities.multi_node:
+        raise CannotStart(f"{engine.name} runs on one node, and a shard of {spec.world_size} was asked for")
+    # A variable that is not passed on is dropped at launch; an argument cannot be left out without changing the rest.
+    refused = [p for p in engine.problems(spec.profile, None) if p.code != "environment_refused"]
+    if refused:
+        raise CannotStart("; ".join(p.sentence for p in refused))
+
+
+async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, progress: Progress) -> Paths:
+    """Weights here and whole, a scratch folder, an engine that can be run. Raises `CannotStart`."""
+    try:
+        weights = await ctx.weights.fetch(spec.source, progress)
+    except WeightsError as e:
+        raise CannotStart(str(e)) from None
+    if engine.capabilities.weights_format == "gguf":
+        found = await asyncio.to_thread(gguf_file.problem, weights)
+        if found is not None:
+            raise CannotStart(found.sentence)
+    executable = ctx.engine_path(spec.profile.engine)
+    if executable is None:
+        raise CannotStart(f"{engine.name} is not installed on this node")
+    scratch = scratch_of(ctx, spec.shard_id)
+    try:
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if ctx.engine_user is not None:
+            shutil.chown(scratch, ctx.engine_user)
+    except (OSError, LookupError) as e:
+        raise CannotStart(f"the engine's folder {scratch} could not be made: {e}") from None
+    if ctx.engine_user is not None:
+        for path, what, execute in (
+            (Path(executable), "the engine", True),
+            (weights, "the model file", False),
+            (scratch, "its folder", True),
+        ):
+            problem = reach.problem(ctx.engine_user, path, what, execute=execute)
+            if problem is not None:
+                raise CannotStart(problem)
+    if engine.serves_http(spec.rank):
+        _port_is_free(host, spec.port)
+    return Paths(weights=str(weights), engine=executable, scratch=str(scratch))
+
+
+async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, started: list[Process]) -> ShardFile:
+    """Starts the shard's processes into `started`, as they come; the record is on disk before and after.
+    Raises `CannotStart`; what was started until then is the caller's to end."""
+    log = Path(record.log)
+    for command in engine.commands(record.spec, paths, record.host):
+        await _rendezvous(command)
+        env = environment.for_engine(
+            ctx.environ,
+            command,
+            mark=f"{ctx.home.id}/{record.spec.shard_id}/{record.launch}",
+            scratch=paths.scratch,
+            import_from=ctx.import_from,
+        )
+        try:
+            process = ctx.host.spawn(Launch(command.argv, env, Path(paths.scratch), log, ctx.engine_user))
+        except LaunchFailed as e:
+            raise CannotStart(str(e)) from None
+        started.append(process)
+        record = replace(record, processes=(*record.processes, process.identity))
+        save(ctx, record)
+    return record
+
+
+def save(ctx: Context, record: ShardFile) -> None:
+    """Raises `CannotStart`: a shard that the next agent could not describe would be ended by it."""
+    try:
+        shardfile.write(ctx.home, record)
+    except OSError as e:
+        raise CannotStart(f"the shard's record could not be written to {ctx.home.shards}: {e}") from None
+
+
+def new_launch() -> str:
+    return secrets.token_hex(6)
+
+
+def scratch_of(ctx: Context, shard_id: str) -> Path:
+    return ctx.home.scratch / shardfile.path_of(ctx.home, shard_id).stem
+
+
+def log_of(ctx: Context, shard_id: str) -> Path:
+    return ctx.home.logs / f"{shardfile.path_of(ctx.home, shard_id).stem}.log"
+
+
+async def _rendezvous(command: Command) -> None:
+    meeting = command.waits_for
+    if meeting is None:
+        return
+    try:
+        async with asyncio.timeout(meeting.timeout_s):
+            while not await probe.listens(meeting.host, meeting.port):  # noqa: ASYNC110 - it is another machine's event
+                await asyncio.sleep(_RENDEZVOUS_S)
+    except TimeoutError:
+        raise CannotStart(
+            f"nothing listened on {meeting.host}:{meeting.port} within {meeting.timeout_s:g} s, which it waits for"
+        ) from None
+
+
+def _port_is_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as e:
+            raise CannotStart(f"the engine's port {port} on {host} cannot be taken: {e.strerror}") from None

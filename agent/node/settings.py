@@ -1,0 +1,138 @@
+"""`agent.yaml`: only what an agent must know before it can reach the control plane. One `Settings` or every problem.
+
+node_id: n1
+server: wss://10.0.0.1:7443/agent/link
+tls: {ca: tls/ca.pem, cert: tls/node.pem, key: tls/node-key.pem}
+address: 10.0.0.2           # where the gateway reaches this node's engines; else the link's own address
+labels: {rack: a}
+engine_user: llmgw-engine   # engines run as this user; the agent must then be root
+engines: {llamacpp: /opt/llama.cpp/llama-server}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from agent.core.source import HUB
+from agent.wire.reason import Reason
+
+_NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,118}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Absolute paths of PEM files. `server_name`: the name to expect in the server's certificate."""
+
+    ca: Path
+    cert: Path
+    key: Path
+    server_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    node_id: str
+    server: str
+    tls: Tls
+    address: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    engine_user: str | None = None
+    engines: dict[str, str] = field(default_factory=dict)
+    """Engine name → executable or interpreter, where it is not to be found by itself."""
+    weights: Path | None = None
+    """The folder for fetched weights; None: in the home."""
+    hub: str = HUB
+    hub_token: str | None = field(default=None, repr=False)
+    unknown: tuple[str, ...] = ()
+    """Names in the file that this version does not know."""
+
+
+def read(path: Path, environ: Mapping[str, str] = os.environ) -> Settings | list[Reason]:
+    """The settings in `path`; relative paths in it begin at its folder."""
+    try:
+        found = yaml.safe_load(path.read_text()) or {}
+    except FileNotFoundError:
+        return [Reason("no_agent_settings", f"{path} does not exist; join a cluster first", "llmgw-agent join CODE")]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        return [Reason("bad_agent_settings", f"{path} cannot be read: {' '.join(str(e).split())}")]
+    if not isinstance(found, dict):
+        return [Reason("bad_agent_settings", f"{path} must hold names and values, not a {type(found).__name__}")]
+    return _parse(found, path.parent, environ)
+
+
+def _parse(found: dict[Any, Any], folder: Path, environ: Mapping[str, str]) -> Settings | list[Reason]:
+    problems: list[Reason] = []
+
+    def take(name: str, convert: Callable[[Any], Any], default: Any = None, required: bool = False) -> Any:
+        value = found.get(name)
+        if value is None:
+            if required:
+                problems.append(Reason("bad_agent_settings", f"agent.yaml lacks {name}"))
+            return default
+        try:
+            return convert(value)
+        except ValueError as e:
+            problems.append(Reason("bad_agent_settings", f"{name} in agent.yaml {e}"))
+            return default
+
+    settings = {
+        "node_id": take("node_id", _node_id, "", required=True),
+        "server": take("server", _server, "", required=True),
+        "tls": take("tls", lambda v: _tls(v, folder), None, required=True),
+        "address": take("address", _text),
+        "labels": take("labels", _texts, {}),
+        "engine_user": take("engine_user", _text),
+        "engines": take("engines", _texts, {}),
+        "weights": take("weights", lambda v: folder / _text(v)),
+        "hub": take("hub", _text, environ.get("HF_ENDPOINT") or HUB),
+        "hub_token": environ.get("HF_TOKEN"),
+    }
+    unknown = tuple(sorted(str(k) for k in found if k not in settings))
+    return problems or Settings(**settings, unknown=unknown)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str | int | float) or isinstance(value, bool) or not str(value).strip():
+        raise ValueError(f"must be a text, and is {value!r}")
+    return str(value).strip()
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must hold names and values, and is {value!r}")
+    return {str(k): str(v) for k, v in value.items()}
+
+
+def _node_id(value: Any) -> str:
+    text = _text(value)
+    if not _NODE_ID.fullmatch(text):
+        raise ValueError(f"must be letters, digits, '.', '_' and '-' (at most 120), and is {text!r}")
+    return text
+
+
+def _server(value: Any) -> str:
+    text = _text(value)
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme == "wss" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(f"must be wss://host:port/agent/link, and is {text!r}")
+    return text
+
+
+def _tls(value: Any, folder: Path) -> Tls:
+    names = _texts(value)
+    missing = [n for n in ("ca", "cert", "key") if not names.get(n)]
+    if missing:
+        raise ValueError(f"lacks {', '.join(missing)}")
+    return Tls(folder / names["ca"], folder / names["cert"], folder / names["key"], names.get("server_name"))

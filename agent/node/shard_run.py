@@ -1,0 +1,331 @@
+"""One shard's life on this node: fetched, started (or taken over), watched, ended. One task a shard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.core.converge import Held
+from agent.core.last_words import Exit, sentence
+from agent.core.readiness import Verdict, verdict
+from agent.node import launching, logs, probe, shardfile
+from agent.node.context import Context
+from agent.node.ending import end, remains
+from agent.node.host import Identity, Process
+from agent.node.launching import CannotStart
+from agent.node.shardfile import Ended, ShardFile
+from agent.wire.shard import ShardObserved, ShardSpec, ShardState
+
+_log = logging.getLogger("llmgw.agent")
+
+_STARTING_POLL_S = 0.05
+_READY_POLL_S = 5.0
+_SLOW_AFTER_S = 30.0
+_SLOW_POLL_S = 0.5
+_OVER = (ShardState.STOPPED, ShardState.FAILED)
+
+
+class ShardRun:
+    """A shard as this agent holds it. `changed` is called whenever there is something new to tell."""
+
+    def __init__(self, ctx: Context, record: ShardFile, changed: Callable[[], None]) -> None:
+        self._ctx = ctx
+        self._changed = changed
+        self.record = record
+        self.state = ShardState.STARTING
+        self._reason: str | None = None
+        self._last_words: tuple[str, ...] | None = None
+        self._since = record.since or ctx.clock.wall()
+        self._progress: float | None = None
+        self._adopted = False
+        self.memory_bytes: int | None = None
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # What others ask of it
+
+    def held(self) -> Held:
+        spec = self.record.spec
+        return Held(
+            spec.shard_id, self.record.store_id, spec.incarnation, self.record.fingerprint, spec.port, self.state
+        )
+
+    def observed(self) -> ShardObserved:
+        spec, processes = self.record.spec, self.record.processes
+        over = self.state in _OVER
+        return ShardObserved(
+            shard_id=spec.shard_id,
+            state=self.state,
+            incarnation=spec.incarnation,
+            fingerprint=self.record.fingerprint,
+            reason=self._reason,
+            last_words=self._last_words,
+            pid=processes[-1].pid if processes and not over else None,
+            address=self.record.host,
+            port=spec.port,
+            since=self._since,
+            progress=self._progress,
+            memory_bytes=None if over else self.memory_bytes,
+            adopted=self._adopted,
+            replica_id=spec.replica_id,
+            model=spec.model,
+        )
+
+    def begin(self) -> None:
+        """Fetches and starts it."""
+        self._set(ShardState.FETCHING)
+        self._run(self._whole_life())
+
+    def take_over(self, processes: tuple[Process, ...]) -> None:
+        """It runs already: another agent started it."""
+        self._adopted = True
+        self.state = ShardState.LOADING
+        self.record = replace(self.record, processes=tuple(p.identity for p in processes))
+        self._run(self._adopted_life(processes))
+
+    def was_over(self, ended: Ended) -> None:
+        """It ended before this agent came, or while no agent was here."""
+        self.state = ShardState(ended.state)
+        self._reason, self._last_words, self._since = ended.sentence, ended.last_words or None, ended.at
+
+    def stop(self, reason: str) -> None:
+        """Asks it to end; its state tells when it has."""
+        if self.state in _OVER or self._stop.is_set():
+            return
+        self._set(ShardState.STOPPING, reason)
+        self._stop.set()
+
+    async def over(self) -> None:
+        """Returns when its task has nothing more to do."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def forget(self) -> None:
+        """Removes what it kept on disk."""
+        spec = self.record.spec
+        shardfile.remove(self._ctx.home, spec.shard_id)
+        shutil.rmtree(launching.scratch_of(self._ctx, spec.shard_id), ignore_errors=True)
+        logs.remove(Path(self.record.log))
+
+    def leave(self) -> None:
+        """The agent goes; the engine stays."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def leaders(self) -> tuple[Identity, ...]:
+        return () if self.state in _OVER else self.record.processes
+
+    # Its life
+
+    def _run(self, life: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.create_task(life, name=f"shard {self.record.spec.shard_id}")
+
+    async def _whole_life(self) -> None:
+        processes: list[Process] = []
+        starting = asyncio.create_task(self._start(processes))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.is_set():
+                starting.cancel()
+                await asyncio.wait({starting})
+                await self._end_all()
+                self._finish(ShardState.STOPPED, self._reason or "it was stopped")
+                return
+            starting.result()
+        except CannotStart as e:
+            await self._end_all(grace_s=0)
+            self._finish(ShardState.FAILED, str(e))
+            return
+        except Exception as e:
+            _log.exception("shard %s could not be started", self.record.spec.shard_id)
+            await self._end_all(grace_s=0)
+            self._finish(ShardState.FAILED, f"the agent could not start it: {type(e).__name__}: {e}")
+            return
+        finally:
+            for task in (starting, stopping):
+                task.cancel()
+        await self._watch(tuple(processes))
+
+    async def _adopted_life(self, processes: tuple[Process, ...]) -> None:
+        with contextlib.suppress(CannotStart):
+            launching.save(self._ctx, self.record)
+        await self._watch(processes)
+
+    async def _start(self, processes: list[Process]) -> None:
+        spec = self.record.spec
+        engine = self._ctx.engines.get(spec.profile.engine)
+        launching.refuse(engine, spec)
+        assert engine is not None
+        launching.save(self._ctx, self.record)
+        paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
+        self._progress = None
+        self._set(ShardState.STARTING)
+        self.record = await launching.start(self._ctx, engine, self.record, paths, processes)
+        _log.info("shard %s: started %s as pid %d", spec.shard_id, engine.name, self.record.processes[-1].pid)
+
+    async def _watch(self, processes: tuple[Process, ...]) -> None:
+        """Until one of its processes ends, or it is to stop."""
+        deaths = [asyncio.create_task(p.ended()) for p in processes]
+        stopping = asyncio.create_task(self._stop.wait())
+        poll: asyncio.Task[Verdict] | None = None
+        server = processes[-1].identity
+        try:
+            while True:
+                poll = poll or asyncio.create_task(self._probe(server))
+                await asyncio.wait({*deaths, stopping, poll}, return_when=asyncio.FIRST_COMPLETED)
+                if self._stop.is_set():
+                    await self._end_all()
+                    self._finish(ShardState.STOPPED, self._reason or "it was stopped")
+                    return
+                dead = next((d for d in deaths if d.done()), None)
+                if dead is not None:
+                    await self._died(dead.result(), sidecar=dead is not deaths[-1])
+                    return
+                self._judge(poll.result())
+                poll = None
+                late = self._late(server)
+                if late is not None:
+                    await self._end_all(grace_s=1.0)
+                    self._finish(ShardState.FAILED, late, self._tail())
+                    return
+                await asyncio.wait(
+                    {*deaths, stopping}, timeout=self._pause(server), return_when=asyncio.FIRST_COMPLETED
+                )
+        finally:
+            for task in (*deaths, stopping, poll):
+                if task is not None:
+                    task.cancel()
+
+    async def _probe(self, server: Identity) -> Verdict:
+        spec, host = self.record.spec, self.record.host
+        engine = self._ctx.engines.get(spec.profile.engine)
+        if engine is None or not engine.serves_http(spec.rank):
+            return Verdict.READY  # staying alive is all that a rank without HTTP can show
+        if self.state is ShardState.READY:
+            # An engine that is busy may be slow to answer; only a closed port says that it serves no more.
+            return Verdict.STARTING if await probe.refused(host, spec.port) else Verdict.READY
+        probes = engine.probes(spec)
+        alive = await probe.get(host, spec.port, probes.alive, spec.key)
+        if alive is None:
+            return Verdict.STARTING
+        ready = await probe.get(host, spec.port, probes.ready, spec.key)
+        found = verdict(alive, ready, spec.model)
+        if found in (Verdict.READY, Verdict.FOREIGN):
+            mine = remains(self._ctx.host, self._ctx.home.id, spec.shard_id, self.record.launch, (server,))
+            if self._ctx.host.listens(spec.port, mine) is False:
+                return Verdict.FOREIGN
+            if found is Verdict.FOREIGN:
+                return Verdict.LOADING  # it is ours, and lists another name: it may still be on its way
+        return found
+
+    def _judge(self, found: Verdict) -> None:
+        if self.state is ShardState.READY:
+            if found is Verdict.STARTING:
+                self._set(ShardState.LOADING, "the engine lives, and no longer answers on its port")
+        elif found is Verdict.READY:
+            self._set(ShardState.READY)
+            _log.info("shard %s: ready", self.record.spec.shard_id)
+        elif found is Verdict.FOREIGN:
+            self._set(ShardState.STARTING, f"another process answers on port {self.record.spec.port}: it is waited for")
+        elif found is Verdict.LOADING:
+            self._set(ShardState.LOADING)
+        elif self.state is ShardState.FETCHING:
+            self._set(ShardState.STARTING)
+
+    def _pause(self, server: Identity) -> float:
+        if self.state is ShardState.READY:
+            return _READY_POLL_S
+        return _STARTING_POLL_S if self._ctx.host.age_s(server) < _SLOW_AFTER_S else _SLOW_POLL_S
+
+    def _late(self, server: Identity) -> str | None:
+        if self.state is ShardState.READY:
+            return None
+        limit = self.record.spec.profile.startup_timeout_s
+        if self._was_ready or self._ctx.host.age_s(server) < limit:
+            return None
+        return f"{self._title} did not become ready within {limit:g} s and was ended"
+
+    async def _died(self, exit_: Exit, *, sidecar: bool) -> None:
+        before = {ShardState.READY: "", ShardState.LOADING: "loading"}.get(self.state, "starting")
+        lines = self._tail()
+        title = f"a sidecar of {self._title}" if sidecar else self._title
+        await self._end_all(grace_s=0)
+        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines)
+
+    async def _end_all(self, grace_s: float | None = None) -> None:
+        spec = self.record.spec
+        grace = spec.profile.stop_grace_s if grace_s is None else grace_s
+        gone = await end(
+            self._ctx.host,
+            self._ctx.clock,
+            self._ctx.home.id,
+            spec.shard_id,
+            self.record.launch,
+            self.record.processes,
+            grace,
+        )
+        if not gone:
+            _log.error("shard %s: processes are left that do not die", spec.shard_id)
+
+    # Telling
+
+    _was_ready = False
+
+    @property
+    def _title(self) -> str:
+        return {"llamacpp": "llama.cpp"}.get(self.record.spec.profile.engine, self.record.spec.profile.engine)
+
+    def _tail(self) -> tuple[str, ...]:
+        return logs.tail(Path(self.record.log), 20, (self.record.spec.key,))
+
+    def _fetched(self, part: float | None) -> None:
+        whole = None if part is None else round(part, 3)
+        if whole is not None and self._progress is not None and whole - self._progress < 0.01 and whole < 1:
+            return
+        self._progress = whole
+        self._changed()
+
+    def _set(self, state: ShardState, reason: str | None = None) -> None:
+        if (state, reason) == (self.state, self._reason):
+            return
+        if state is not self.state:
+            self._since = self._ctx.clock.wall()
+        self._was_ready = self._was_ready or state is ShardState.READY
+        self.state, self._reason = state, reason
+        self._changed()
+
+    def _finish(self, state: ShardState, reason: str, lines: tuple[str, ...] = ()) -> None:
+        self._last_words = lines or None
+        ended = Ended(state.value, reason, lines, self._ctx.clock.wall())
+        self.record = replace(self.record, ended=ended)
+        try:
+            launching.save(self._ctx, self.record)
+        except CannotStart as e:
+            _log.warning("%s", e)
+        _log.log(
+            logging.WARNING if state is ShardState.FAILED else logging.INFO,
+            "shard %s: %s",
+            self.record.spec.shard_id,
+            reason,
+        )
+        self._set(state, reason)
+
+
+def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str) -> ShardFile:
+    """The record of a start that is about to happen."""
+    return ShardFile(
+        spec=spec,
+        store_id=store_id,
+        fingerprint=spec.fingerprint,
+        launch=launching.new_launch(),
+        host=host,
+        log=str(launching.log_of(ctx, spec.shard_id)),
+        since=ctx.clock.wall(),
+    )

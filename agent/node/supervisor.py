@@ -1,0 +1,142 @@
+"""All shards of one node: takes over what it finds, starts and stops what it is told, measures what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from agent.core.converge import Forget, Held, Start, Stop, step
+from agent.node import logs, shardfile
+from agent.node.context import Context
+from agent.node.ending import end
+from agent.node.host import Marked, Process
+from agent.node.shard_run import ShardRun, new_record
+from agent.node.shardfile import Ended, ShardFile
+from agent.wire.messages import Desired
+from agent.wire.shard import ShardObserved, ShardState
+
+_log = logging.getLogger("llmgw.agent")
+
+_GONE = "the engine was no longer there when the agent came back"
+_REBOOTED = "the machine was restarted"
+
+
+class Supervisor:
+    """`changed` is called whenever a shard has something new to tell."""
+
+    def __init__(self, ctx: Context, changed: Callable[[], None]) -> None:
+        self._ctx = ctx
+        self._changed = changed
+        self._runs: dict[str, ShardRun] = {}
+
+    def held(self) -> tuple[Held, ...]:
+        return tuple(run.held() for run in self._runs.values())
+
+    def observed(self) -> tuple[ShardObserved, ...]:
+        return tuple(run.observed() for run in self._runs.values())
+
+    def log_of(self, shard_id: str) -> tuple[Path, str] | None:
+        """Its log and the key that must not be shown of it."""
+        run = self._runs.get(shard_id)
+        return None if run is None else (Path(run.record.log), run.record.spec.key)
+
+    async def recover(self) -> None:
+        """Takes over the engines that another agent left, and ends what is ours and described by nobody."""
+        marked = self._ctx.host.marked(self._ctx.home.id)
+        for record in shardfile.read_all(self._ctx.home):
+            self._recover(record, marked)
+        described = {
+            (run.record.spec.shard_id, run.record.launch)
+            for run in self._runs.values()
+            if run.state not in (ShardState.FAILED, ShardState.STOPPED)
+        }
+        orphans = {(m.mark.shard_id, m.mark.launch) for m in marked} - described
+        for shard_id, _ in sorted(orphans):
+            _log.warning("shard %s: processes of it that nobody describes are ended", shard_id)
+        await asyncio.gather(
+            *(end(self._ctx.host, self._ctx.clock, self._ctx.home.id, s, launch, (), 2.0) for s, launch in orphans)
+        )
+
+    def converge(self, desired: Desired | None, host: str) -> None:
+        """One step towards `desired`; engines that are started listen on `host`."""
+        for action in step(desired, self.held()):
+            match action:
+                case Start(spec, store_id):
+                    old = self._runs.pop(spec.shard_id, None)
+                    if old is not None:
+                        old.forget()
+                    run = ShardRun(self._ctx, new_record(self._ctx, spec, store_id, host), self._changed)
+                    self._runs[spec.shard_id] = run
+                    run.begin()
+                case Stop(shard_id, sentence):
+                    _log.info("shard %s: stopped, as %s", shard_id, sentence)
+                    self._runs[shard_id].stop(sentence)
+                case Forget(shard_id):
+                    self._runs.pop(shard_id).forget()
+
+    async def end_all(self, reason: str) -> None:
+        """Ends every shard, gracefully, and forgets it."""
+        for run in self._runs.values():
+            run.stop(reason)
+        await asyncio.gather(*(run.over() for run in self._runs.values()))
+        for run in self._runs.values():
+            run.forget()
+        self._runs.clear()
+
+    def leave(self) -> None:
+        """The agent goes; engines stay."""
+        for run in self._runs.values():
+            run.leave()
+
+    async def settled(self, timeout_s: float) -> None:
+        """Returns when every engine that was taken over has been asked once what it does, or after `timeout_s`."""
+        until = self._ctx.clock.monotonic() + timeout_s
+        while self._ctx.clock.monotonic() < until:
+            if all(run.state is not ShardState.LOADING for run in self._runs.values()):
+                return
+            await asyncio.sleep(0.02)
+
+    def measure(self) -> None:
+        """Memory of each shard's processes; logs are kept short. Cheap enough for every few seconds."""
+        for run in self._runs.values():
+            leaders = run.leaders()
+            if leaders:
+                run.memory_bytes = self._ctx.host.resident_bytes(self._ctx.host.members(leaders))
+            logs.keep_short(Path(run.record.log), self._ctx.log_bytes)
+
+    def _recover(self, record: ShardFile, marked: tuple[Marked, ...]) -> None:
+        run = ShardRun(self._ctx, record, self._changed)
+        self._runs[record.spec.shard_id] = run
+        if record.ended is not None:
+            run.was_over(record.ended)
+            return
+        processes = self._living(record, marked)
+        if processes:
+            _log.info("shard %s: taken over as pid %d", record.spec.shard_id, processes[-1].identity.pid)
+            run.take_over(processes)
+            return
+        rebooted = any(p.boot_id != self._ctx.host.boot_id() for p in record.processes)
+        lines = logs.tail(Path(record.log), 20, (record.spec.key,))
+        ended = Ended("failed", _REBOOTED if rebooted else _GONE, lines, self._ctx.clock.wall())
+        run.record = replace(record, ended=ended)
+        run.was_over(ended)
+        try:
+            shardfile.write(self._ctx.home, run.record)
+        except OSError as e:
+            _log.warning("the record of shard %s could not be written: %s", record.spec.shard_id, e)
+
+    def _living(self, record: ShardFile, marked: tuple[Marked, ...]) -> tuple[Process, ...]:
+        """All processes of a record, when every one of them lives; else none: a part of a shard is no shard."""
+        identities = record.processes
+        mine = sorted(
+            (m.identity for m in marked if (m.mark.shard_id, m.mark.launch) == (record.spec.shard_id, record.launch)),
+            key=lambda i: i.start_ticks,
+        )
+        if not identities and len(mine) == 1:
+            # The agent died between the start and its note: the marker names the launch, so it is this one.
+            identities = tuple(mine)
+        found = [self._ctx.host.find(identity) for identity in identities]
+        return tuple(p for p in found if p is not None) if all(found) else ()
