@@ -71,6 +71,8 @@ class ModelEntry:
     owned_by: str = "llmgw"
     origin: str = ""
     """The engine-side model name, where the engine insists on one."""
+    vision: bool | None = None
+    """False: it does not see pictures. None: nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,133 @@
+"""What one chunk of a streamed answer says: content, nothing yet, its end, an error. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.core import sse
+from gateway.core.errors import scrub
+
+DONE = b"[DONE]"
+GOOD_ENDINGS = frozenset({b"stop", b"length", b"tool_calls", b"content_filter", b"function_call"})
+FAILED_ENDINGS = frozenset({b"error", b"abort"})
+FINISH = re.compile(rb'"finish_reason"\s*:\s*"([^"]*)"')
+_EMPTY = frozenset({b"null", b'""', b"[]", b"{}"})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """An error that came in-band, its words without addresses."""
+
+    sentence: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`content`: something a person would see, or an ending. `usage`: the raw value of that key."""
+
+    content: bool = False
+    choices: int = 0
+    usage: Any = None
+    error: EngineError | None = None
+    done: bool = False
+    both_reasonings: bool = False
+
+
+class _Choice(msgspec.Struct):
+    delta: dict[str, msgspec.Raw] | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+
+
+def look(event: sse.Event) -> Look:
+    """What `event` says; what is no chunk of JSON counts as content, since the client must see it."""
+    data = event.data
+    if data is None:
+        return Look()
+    if data.strip() == DONE:
+        return Look(done=True)
+    try:
+        chunk = _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Look(content=True) if event.name != b"error" else Look(error=EngineError(_plain(data), "engine_error"))
+    if not chunk.choices and (chunk.error or event.name == b"error"):
+        return Look(error=error_of(chunk.error, data))
+    choices = chunk.choices or []
+    content, both = False, False
+    for choice in choices:
+        delta = choice.delta or {}
+        content = content or bool(choice.text) or choice.finish_reason is not None
+        content = content or any(k != "role" and bytes(v) not in _EMPTY for k, v in delta.items())
+        both = both or ("reasoning" in delta and "reasoning_content" in delta)
+    return Look(content, len(choices), chunk.usage, both_reasonings=both)
+
+
+def error_of(error: Any, data: bytes = b"") -> EngineError:
+    """From the value of an `error` field, or from a whole event that is one."""
+    if isinstance(error, dict):
+        code = error.get("code") or error.get("type") or "engine_error"
+        return EngineError(scrub(str(error.get("message") or "the engine gave no reason")), str(code)[:60])
+    if isinstance(error, str):
+        return EngineError(scrub(error), "engine_error")
+    return EngineError(_plain(data), "engine_error")
+
+
+def tail_error(rest: bytes) -> EngineError | None:
+    """In what a stream left behind when it ended in the middle of an event: some engines put a bare error there."""
+    text = rest.strip()
+    if text.startswith(b"data:"):
+        text = sse.parse(text).data or b""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if isinstance(found, dict) and found.get("error") and not found.get("choices"):
+        return error_of(found["error"])
+    return None
+
+
+def mend_endings(data: bytes) -> bytes:
+    """Endings outside OpenAI's set become `stop`; raises `BadEnding` for one that means failure."""
+    return FINISH.sub(_mended, data)
+
+
+class BadEnding(ValueError):
+    """The engine ended with `error` or `abort`: a failure, not an answer."""
+
+
+def _mended(found: re.Match[bytes]) -> bytes:
+    ending = found[1]
+    if ending in GOOD_ENDINGS:
+        return found[0]
+    if ending in FAILED_ENDINGS:
+        raise BadEnding(ending.decode())
+    whole, start = found[0], found.start(1) - found.start()
+    return whole[:start] + b"stop" + whole[start + len(ending) :]
+
+
+def without_twin(data: bytes) -> bytes:
+    """A chunk whose deltas name the thinking text twice, with `reasoning` only."""
+    fields = msgspec.json.decode(data)
+    for choice in fields.get("choices") or []:
+        delta = choice.get("delta") or {}
+        if delta.get("reasoning") == delta.get("reasoning_content"):
+            delta.pop("reasoning_content", None)
+    return msgspec.json.encode(fields)
+
+
+def _plain(data: bytes) -> str:
+    return scrub(data.decode(errors="replace"))

@@ -1,0 +1,82 @@
+"""Who asks: from a key's hash or a chat token and the snapshot to whom the request is for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.core.errors import GatewayError, NotAllowed, WrongKey
+from gateway.core.snapshot import KeyEntry, Scope, Tenancy
+from llmgw.fold import fold
+from llmgw.keys import CHAT_PREFIX, key_hash, verify_chat
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """`key` is empty where a chat page speaks for `person`."""
+
+    scope: Scope
+    key: str = ""
+    person: str = ""
+    allow: tuple[str, ...] | None = None
+
+    def may_use(self, model: str) -> bool:
+        """Allowlists are published folded."""
+        allow, scope = self.allow, self.scope.allow
+        if allow is None and scope is None:
+            return True
+        name = fold(model)
+        return (allow is None or name in allow) and (scope is None or name in scope)
+
+
+def token_of(authorization: bytes | None, api_key: bytes | None) -> str:
+    """The key as it was sent (`Authorization: Bearer …`, else `x-api-key`); raises `WrongKey`."""
+    if authorization is not None:
+        scheme, _, token = authorization.partition(b" ")
+        if scheme.lower() != b"bearer" or not token.strip():
+            raise WrongKey("the Authorization header must read: Bearer YOUR_KEY")
+        return token.strip().decode("latin-1")
+    if api_key:
+        return api_key.strip().decode("latin-1")
+    raise WrongKey("no API key was sent: send the header Authorization: Bearer YOUR_KEY")
+
+
+def resolve(token: str, tenancy: Tenancy, chat_secret: str, now: float) -> Principal:
+    """Whom `token` speaks for at `now` (Unix seconds); raises `WrongKey`. Expiry is checked on every call."""
+    if token.startswith(CHAT_PREFIX):
+        return _chat(token, tenancy, chat_secret, now)
+    entry = tenancy.keys.get(key_hash(token))
+    if entry is None:
+        raise _wrong(token)
+    if entry.expires_at is not None and entry.expires_at <= now:
+        raise WrongKey("this API key has expired: create a new one on the account page")
+    return _principal(entry, tenancy, token)
+
+
+def check_model(principal: Principal, model: str) -> GatewayError | None:
+    """Why this principal may not use `model`, if so."""
+    if principal.may_use(model):
+        return None
+    return NotAllowed(f"this key may not use the model '{model}': ask the owner of its project", param="model")
+
+
+def _principal(entry: KeyEntry, tenancy: Tenancy, token: str) -> Principal:
+    scope = tenancy.projects.get(entry.project)
+    if scope is None:
+        raise _wrong(token)
+    return Principal(scope, entry.id, entry.person or "", entry.allow)
+
+
+def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:
+    found = verify_chat(secret, token, now)
+    if found is None:
+        raise WrongKey("the chat page's session has expired: reload the page")
+    scope = tenancy.projects.get(found.project)
+    if scope is None or found.person not in tenancy.people:
+        raise WrongKey("this account or its project is no longer active")
+    return Principal(scope, "", found.person)
+
+
+def _wrong(token: str) -> WrongKey:
+    shown = f"{token[:12]}…" if token.startswith("llmgw_") and token.isascii() and token.isprintable() else "it"
+    what = f"the API key {shown}" if shown != "it" else "the API key"
+    return WrongKey(f"{what} is not known here: it may be mistyped, revoked or of another cluster")

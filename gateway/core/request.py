@@ -1,0 +1,166 @@
+"""An inference request, as little of it as the gateway must know; the rest goes to the engine as it came. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.core.errors import BadRequest
+
+CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
+PATHS = {"/v1/chat/completions": CHAT, "/v1/completions": COMPLETIONS, "/v1/embeddings": EMBEDDINGS}
+_ABSENT = msgspec.Raw(b"")
+_NOTHING = (b"", b"null")
+_USAGE = b',"stream_options":{"include_usage":true}}'
+_IMAGES = ("image_url", "image", "input_image")
+_PARTS = frozenset({"text", "refusal", "input_audio", "audio_url", "video_url", "file", "thinking", *_IMAGES})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    endpoint: str
+    asked: str
+    """The model's name as the client gave it."""
+    stream: bool
+    wants_usage: bool
+    """The client itself asked for the usage chunk."""
+    options_given: bool
+    """`stream_options` is in the body."""
+    max_tokens: int | None
+    images: bool
+
+
+class _Options(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+    content: msgspec.Raw = _ABSENT
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+
+
+class _Body(msgspec.Struct):
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: _Options | msgspec.UnsetType | None = msgspec.UNSET
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+
+
+class _Chat(_Body):
+    messages: list[_Message] | None = None
+
+
+class _Completions(_Body):
+    prompt: msgspec.Raw = _ABSENT
+
+
+class _Embeddings(_Body):
+    input: msgspec.Raw = _ABSENT
+
+
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    CHAT: msgspec.json.Decoder(_Chat),
+    COMPLETIONS: msgspec.json.Decoder(_Completions),
+    EMBEDDINGS: msgspec.json.Decoder(_Embeddings),
+}
+_parts = msgspec.json.Decoder(list[_Part])
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read(endpoint: str, body: bytes) -> Request:
+    """The request in `body`; raises `BadRequest` with one sentence that names the field."""
+    try:
+        found = _DECODERS[endpoint].decode(body)
+    except msgspec.ValidationError as e:
+        raise _misfit(e) from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+        what = (
+            "is empty"
+            if not body.strip()
+            else f"is not JSON ({e})"
+            if isinstance(e, msgspec.MsgspecError)
+            else "is not JSON"
+        )
+        raise BadRequest(f"the request's body {what}", code="invalid_json") from None
+    if not found.model:
+        raise BadRequest("the request must name a model", code="missing_parameter", param="model")
+    images = False
+    if endpoint == CHAT:
+        images = _check_messages(found.messages)
+    elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
+        raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
+    elif endpoint == EMBEDDINGS and bytes(found.input) in _NOTHING:
+        raise BadRequest("the request must have an input", code="missing_parameter", param="input")
+    options = found.stream_options
+    given = options is not msgspec.UNSET
+    wants = isinstance(options, _Options) and options.include_usage is True
+    most = found.max_completion_tokens if found.max_completion_tokens is not None else found.max_tokens
+    stream = bool(found.stream) and endpoint != EMBEDDINGS
+    return Request(endpoint, found.model, stream, wants, given, most, images)
+
+
+def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:
+    """What the engine gets: the body as it came, but for the model's name where an alias was used, and with
+    `stream_options.include_usage` on for a stream (its other keys kept)."""
+    usage = request.stream and not request.wants_usage
+    if engine_name == request.asked:
+        if not usage:
+            return body
+        if not request.options_given:
+            return body.rstrip()[:-1] + _USAGE
+    fields: dict[str, Any] = _object.decode(body)
+    if engine_name != request.asked:
+        fields["model"] = engine_name
+    if usage:
+        options = msgspec.json.decode(fields.get("stream_options") or b"null")
+        fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+    return msgspec.json.encode(fields)
+
+
+def _check_messages(messages: list[_Message] | None) -> bool:
+    """True when there are pictures among the messages' parts; raises `BadRequest`."""
+    if not messages:
+        raise BadRequest("the request must have messages", code="missing_parameter", param="messages")
+    images = False
+    for i, message in enumerate(messages):
+        content = message.content
+        first = bytes(memoryview(content)[:1])
+        if first == b"[":
+            images |= _check_parts(content, i)
+        elif first in (b"", b"n"):
+            if message.role == "user":
+                where = f"messages[{i}].content"
+                raise BadRequest(f"{where} of a user message must be text or parts, and is null", param=where)
+        elif first != b'"':
+            where = f"messages[{i}].content"
+            raise BadRequest(f"{where} must be text or a list of parts", param=where)
+    return images
+
+
+def _check_parts(content: Any, i: int) -> bool:
+    try:
+        parts = _parts.decode(content)
+    except msgspec.MsgspecError:
+        where = f"messages[{i}].content"
+        raise BadRequest(f"{where} must be a list of parts, each with a type", param=where) from None
+    for j, part in enumerate(parts):
+        if part.type not in _PARTS:
+            where = f"messages[{i}].content[{j}].type"
+            raise BadRequest(f"{where} is '{part.type[:40]}', which is no kind of content part", param=where)
+    return any(part.type in _IMAGES for part in parts)
+
+
+def _misfit(e: msgspec.ValidationError) -> BadRequest:
+    said, _, where = str(e).partition(" - at `$")
+    path = where.rstrip("`").lstrip(".").replace("[...]", "[]")
+    if not path:
+        return BadRequest(f"the request's body must be a JSON object ({said})", code="invalid_json")
+    wanted = said.replace("`", "").replace("Expected ", "must be ").replace(", got ", ", and is ")
+    return BadRequest(f"{path} {wanted}", code="invalid_type", param=path)

@@ -1,0 +1,85 @@
+"""`python -m gateway.edge`: one edge process, on the descriptor in LLMGW_LISTEN_FD or an address of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import uvicorn
+import uvloop
+
+from gateway.edge.app import Edge
+from gateway.edge.protocol import EdgeProtocol
+from llmgw import machine
+
+GRACE_S = 4
+"""What requests under way get at a stop; with the ends of the rest it stays under five seconds."""
+
+
+class Server(uvicorn.Server):
+    """Signals are ours: a stop must end the spool in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+
+def listener(this: machine.Machine) -> socket.socket:
+    """The supervisor's socket, or one bound here."""
+    descriptor = os.environ.get("LLMGW_LISTEN_FD")
+    if descriptor:
+        return socket.socket(fileno=int(descriptor))
+    family = socket.AF_INET6 if ":" in this.host else socket.AF_INET
+    try:
+        return socket.create_server((this.host, this.port), family=family, backlog=2048, reuse_port=True)
+    except OSError as e:
+        raise SystemExit(f"llmgw: cannot listen on {this.host} port {this.port} ({e.strerror}): set PORT") from None
+
+
+async def serve() -> None:
+    this = machine.require()
+    edge = Edge(this, f"{socket.gethostname()[:30]}-{os.getpid()}-{int(time.time() * 1000):x}")
+    config = uvicorn.Config(
+        edge,
+        http=EdgeProtocol,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        backlog=2048,
+        timeout_keep_alive=75,  # longer than a proxy's 60 s, so that it is the proxy which closes
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    sock = listener(this)
+    await edge.start()
+    logging.getLogger(__name__).info("edge %s listens on %s", edge.id, sock.getsockname())
+    try:
+        await Server(config).serve(sockets=[sock])
+    finally:
+        await edge.stop()
+
+
+def main() -> None:
+    level = logging.DEBUG if machine.require().debug else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""One inference request from its first byte to its row in the books."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from agent.wire.reason import Reason
+from gateway.core import errors, ids, principal, retry, router, usage
+from gateway.core import request as requests
+from gateway.core.record import Intent, Settlement
+from gateway.core.snapshot import ModelEntry
+from gateway.edge import relay
+from gateway.edge.client import Client, ClientLeft, Headers, watched
+from gateway.edge.replicas import Replica
+from gateway.edge.spool import SpoolFull
+from gateway.edge.upstream import UpstreamError
+
+if TYPE_CHECKING:
+    from gateway.edge.app import Edge
+
+CLIENT_LEFT = 499
+_CODES = {"loading": "model_loading", "parked": "model_parked", "stopped": "model_stopped"}
+
+
+class Exchange:
+    """Everything about one request; `run` never raises but for cancellation."""
+
+    def __init__(self, edge: Edge, client: Client, endpoint: str) -> None:
+        self.edge, self.client, self.endpoint = edge, client, endpoint
+        self.loop = edge.loop
+        self.began = self.loop.time()
+        self.at = time.time()
+        self.id = ids.request_id(int(self.at * 1000), secrets.randbits(80))
+        self.headers: Headers = [(b"x-request-id", self.id.encode())]
+        self.who: principal.Principal | None = None
+        self.request: requests.Request | None = None
+        self.entry: ModelEntry | None = None
+        self.raw = b""
+        self.intended = False
+        self.replica: Replica | None = None
+        self.route = ""
+        self.attempts = 0
+        self.tally = relay.Tally()
+        self.settled = False
+
+    async def run(self) -> None:
+        outcome, status, code = "ok", 200, ""
+        try:
+            await self._answer()
+        except errors.GatewayError as e:
+            outcome, status, code = e.outcome, e.answer, e.name
+            if self.client.opened:
+                status = 200
+            await self._refuse(e)
+        except ClientLeft:
+            outcome, status, code = "client_left", CLIENT_LEFT, "client_left"
+        except asyncio.CancelledError:
+            if not self.client.left:  # the process is stopping
+                self._settle("timed_out", 503, "gateway_stopping")
+                if self.client.opened:
+                    await self.client.close(_STOPPING.event())
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            status = 200 if self.client.opened else CLIENT_LEFT
+            outcome, code = "client_left", "client_left"
+        except Exception:
+            self._settle("refused", 500, "internal_error")
+            raise
+        finally:
+            self._settle(outcome, status, code)
+
+    # -- before dispatch
+
+    async def _answer(self) -> None:
+        edge, client = self.edge, self.client
+        own = client.header(b"x-client-request-id")
+        if own and len(own) <= 128 and own.isascii():
+            self.headers.append((b"x-client-request-id", own))
+        if client.scope["method"] != "POST":
+            raise errors.WrongMethod(f"{client.scope['path']} takes POST, not {client.scope['method']}", "POST")
+        snapshot = edge.snapshots.current
+        token = principal.token_of(client.header(b"authorization"), client.header(b"x-api-key"))
+        self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
+        self.raw = await client.body(snapshot.policies.max_body_bytes)
+        self.request = requests.read(self.endpoint, self.raw)
+        self.entry = entry = self._model(self.request)
+        self._admit(entry)
+        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name)
+        self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
+        try:
+            edge.spool.intend(self._intent())
+        except SpoolFull as e:
+            raise errors.Unavailable(str(e), code="books_closed", retry_after_s=5) from None
+        self.intended = True
+        edge.live.began(entry.name)
+        try:
+            with watched(client):
+                await self._dispatch(entry.name, body)
+        finally:
+            edge.live.ended(entry.name)
+
+    def _model(self, request: requests.Request) -> ModelEntry:
+        entry = self.edge.model(request.asked)
+        if entry is None:
+            raise errors.UnknownModel(f"there is no model '{request.asked[:120]}' here: see /v1/models", param="model")
+        assert self.who is not None
+        self.entry = entry
+        refusal = principal.check_model(self.who, entry.name)
+        if refusal is not None:
+            raise refusal
+        if self.endpoint not in entry.kinds:
+            known = ", ".join(entry.kinds)
+            raise errors.BadRequest(
+                f"the model '{entry.name}' does not answer {self.endpoint} (it answers {known})",
+                code="unsupported_endpoint",
+                param="model",
+            )
+        if request.images and entry.vision is False:
+            raise errors.BadRequest(f"the model '{entry.name}' does not see pictures", param="messages")
+        return entry
+
+    def _admit(self, entry: ModelEntry) -> None:
+        """May it be dispatched now? The one place before dispatch: limits and budgets of the scope and the key
+        (`who.scope.limits`) are reserved here."""
+        if not self.edge.fleet.of(entry.name):
+            raise self._unavailable(entry, None)
+
+    def _unavailable(self, entry: ModelEntry, why: Reason | None) -> errors.Unavailable:
+        code = _CODES.get(entry.state, "no_capacity")
+        if entry.state == "serving":
+            said = why.sentence if why is not None else "no replica is ready at the moment"
+        else:
+            said = f"it is {entry.state.replace('_', ' ')}" + (f": {entry.reason}" if entry.reason else "")
+        return errors.Unavailable(
+            f"the model '{entry.name}' cannot answer now: {errors.scrub(said)}",
+            code=code,
+            retry_after_s=entry.retry_after_s,
+        )
+
+    # -- dispatch
+
+    async def _dispatch(self, model: str, body: bytes) -> None:
+        """Attempts until one is answered, or no further one is allowed."""
+        fleet, attempts, stale_used = self.edge.fleet, 0, False
+        tried: set[str] = set()
+        while True:
+            now = self.loop.time()
+            choice = router.choose(fleet.of(model), router.Ask(now, fleet.turn(), tried))
+            if isinstance(choice, Reason):
+                raise self._unavailable(self.edge.model(model) or self._known(), choice)
+            replica, reason = choice
+            attempts += 1
+            self.attempts += 1
+            self.replica, self.route = replica, reason.sentence
+            failure = await self._attempt(replica, body)
+            if failure is None:
+                replica.served()
+                return
+            if failure.against_replica:
+                replica.failed(self.loop.time(), failure.kind is retry.Kind.CONNECT)
+            decision = retry.decide(
+                failure,
+                attempts=attempts,
+                retries=self.edge.snapshots.current.policies.retries,
+                content_sent=self.tally.content_sent,
+                others=any(r.endpoint.replica not in tried and r is not replica for r in fleet.of(model)),
+                stale_used=stale_used,
+            )
+            if isinstance(decision, retry.GiveUp):
+                raise decision.error
+            self.edge.metrics.retried(model)
+            if decision.counts:
+                tried.add(replica.endpoint.replica)
+            else:
+                attempts, stale_used = attempts - 1, True
+            if decision.after_s:
+                await asyncio.sleep(decision.after_s)
+
+    async def _attempt(self, replica: Replica, body: bytes) -> retry.Failure | None:
+        """One try on one replica; None when the client has its answer. Counts never leak, whatever happens."""
+        policies = self.edge.snapshots.current.policies
+        replica.in_flight += 1
+        connection = None
+        try:
+            connection = replica.pool.take(self.loop.time())
+            if connection is None:
+                try:
+                    connection = await replica.pool.connect(policies.connect_timeout_s)
+                except OSError:
+                    return retry.Failure(retry.Kind.CONNECT, "the engine cannot be reached")
+            head = b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+                replica.heads[self.endpoint],
+                self.headers[0][1],
+                len(body),
+            )
+            connection.send(head, body)
+            return await relay.relay(self, connection, policies)
+        except UpstreamError as e:
+            kind = retry.Kind.STALE if e.stale else retry.Kind.RESET
+            return retry.Failure(kind, f"the engine failed in the middle of the request: {e}")
+        finally:
+            if connection is not None:
+                connection.release()
+            replica.in_flight -= 1
+
+    def answer_headers(self) -> Headers:
+        assert self.replica is not None
+        return [
+            *self.headers,
+            (b"x-llmgw-replica", self.replica.label),
+            (b"x-llmgw-route", self.route.encode()),
+        ]
+
+    # -- the books
+
+    async def _refuse(self, error: errors.GatewayError) -> None:
+        headers = self.answer_headers() if self.replica is not None else self.headers
+        self.client.unwatch()
+        await self.client.refuse(error, headers)
+
+    def _known(self) -> ModelEntry:
+        assert self.entry is not None
+        return self.entry
+
+    def _intent(self) -> Intent:
+        assert self.who is not None
+        who, scope, request = self.who, self.who.scope, self.request
+        return Intent(
+            id=self.id,
+            at=self.at,
+            endpoint=self.endpoint,
+            model=self.entry.name if self.entry is not None else "",
+            asked=request.asked[:120] if request is not None else "",
+            stream=request.stream if request is not None else False,
+            organisation=scope.organisation,
+            team=scope.team,
+            project=scope.project,
+            key=who.key,
+            person=who.person,
+            edge=self.edge.id,
+        )
+
+    def _settle(self, outcome: str, status: int, code: str) -> None:
+        """Once. What nobody may be charged for (no valid key) is counted, and leaves no row."""
+        if self.settled:
+            return
+        self.settled = True
+        duration_s = self.loop.time() - self.began
+        counts, estimated = self._counts(outcome)
+        model = self.entry.name if self.entry is not None else ""
+        self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts)
+        self.edge.live.counted(model, counts)
+        if self.who is None:
+            return
+        if not self.intended:
+            try:
+                self.edge.spool.intend(self._intent())
+            except SpoolFull:
+                return
+        replica = self.replica.endpoint if self.replica is not None else None
+        ttft_s = self.tally.ttft_s
+        self.edge.spool.settle(
+            Settlement(
+                id=self.id,
+                outcome=outcome,
+                status=status,
+                duration_ms=round(duration_s * 1000, 3),
+                ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
+                replica=replica.replica if replica is not None else "",
+                node=replica.node if replica is not None else "",
+                prompt_tokens=counts.prompt,
+                completion_tokens=counts.completion,
+                cached_tokens=counts.cached,
+                estimated=estimated,
+                attempts=self.attempts,
+                code=code[:60],
+                route=self.route,
+            )
+        )
+
+    def _counts(self, outcome: str) -> tuple[usage.Usage, bool]:
+        """The engine's counts; ours, marked, where it worked and could not say."""
+        found = self.tally.usage
+        if self.replica is None or outcome == "refused":
+            return found or usage.Usage(), False
+        complete = found is not None and found.prompt is not None
+        if complete and (found.completion is not None or self.endpoint == requests.EMBEDDINGS):
+            return found, False
+        prompt = found.prompt if complete else usage.estimate_prompt(self.raw)
+        answered = found.completion if found is not None and found.completion is not None else self.tally.estimated()
+        return usage.Usage(prompt, answered, found.cached if found is not None else None), True
+
+
+_STOPPING = errors.Unavailable("the gateway is being restarted: try again", code="gateway_stopping", retry_after_s=2)

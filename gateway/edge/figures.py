@@ -1,0 +1,56 @@
+"""What an edge counts of its requests: a handful of additions each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.core.usage import Usage
+from gateway.edge.relay import Tally
+from llmgw import metrics
+
+if TYPE_CHECKING:
+    from gateway.edge.app import Edge
+
+
+class EdgeFigures:
+    """Model labels are names of the catalogue or empty, so that no client can make series."""
+
+    def __init__(self) -> None:
+        self.figures = metrics.Figures()
+
+    def retried(self, model: str) -> None:
+        self.figures.add(metrics.RETRIES, (model,))
+
+    def settled(self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage) -> None:
+        figures = self.figures
+        figures.add(metrics.REQUESTS, (model, endpoint, outcome))
+        figures.observe(metrics.REQUEST_SECONDS, duration_s, (model, endpoint))
+        if tally.ttft_s is not None:
+            figures.observe(metrics.TTFT, tally.ttft_s, (model,))
+            if outcome == "ok" and counts.completion is not None and counts.completion > 1:
+                figures.observe(metrics.TPOT, (duration_s - tally.ttft_s) / (counts.completion - 1), (model,))
+        for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
+            if count:
+                figures.add(metrics.TOKENS, (model, kind), count)
+
+    def gauge(self, edge: Edge) -> None:
+        """Once a second: what is true now."""
+        put = self.figures.put
+        for model, live in edge.live.models.items():
+            put(metrics.IN_FLIGHT, live.in_flight, (model,))
+        self.figures.clear(metrics.BREAKERS)
+        now = edge.loop.time()
+        broken: dict[str, int] = {}
+        for replica in edge.fleet:
+            name = replica.endpoint.model
+            broken[name] = broken.get(name, 0) + (not replica.breaker.allows(now))
+        for name, count in broken.items():
+            put(metrics.BREAKERS, count, (name,))
+        snapshot = edge.snapshots.current
+        for part in ("tenancy", "catalog", "endpoints", "policies"):
+            version = getattr(snapshot, part).version
+            put(metrics.SNAPSHOT_VERSION, version or None, (part,))
+        reached = edge.snapshots.reached_at
+        put(metrics.SNAPSHOT_AGE, None if reached is None else max(0.0, now - reached))
+        put(metrics.SPOOL_WAITING, edge.spool.waiting)
+        put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)

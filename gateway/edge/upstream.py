@@ -1,0 +1,330 @@
+"""A small HTTP/1.1 client: one asyncio protocol over httptools, kept connections, reads coalesced, back-pressure.
+
+Measured against the general clients it costs a fraction of a request's CPU (docs/performance.md). One exchange at a
+time on a connection; every wait has a deadline, so no timer is made for a chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import httptools
+
+HIGH_BYTES = 256 * 1024
+"""Unread bytes at which reading from the other side pauses."""
+MOST_HEADER_BYTES = 64 * 1024
+MOST_HEADERS = 100
+IDLE_S = 4.0
+"""How long a kept connection may rest: below the five seconds after which engines close theirs."""
+MOST_IDLE = 64
+"""Kept connections a pool."""
+
+
+class UpstreamError(Exception):
+    """The other side broke the connection or the protocol. `stale`: before a byte came, on a kept connection."""
+
+    def __init__(self, sentence: str, stale: bool = False) -> None:
+        super().__init__(sentence)
+        self.stale = stale
+
+
+class Connection(asyncio.Protocol):
+    """Send one request, read one answer, give it back to its pool."""
+
+    __slots__ = (
+        "_broken",
+        "_buffer",
+        "_closed",
+        "_deadline",
+        "_expired",
+        "_framed",
+        "_got_byte",
+        "_header_bytes",
+        "_headless",
+        "_keep",
+        "_loop",
+        "_parser",
+        "_paused",
+        "_pool",
+        "_size",
+        "_timer",
+        "_transport",
+        "_used",
+        "_waiter",
+        "_writer",
+        "done",
+        "got_head",
+        "headers",
+        "idle_since",
+        "sending",
+        "status",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+        self._loop, self._pool = loop, pool
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self._expired = False
+        self._used = False
+        self._closed = False
+        self.idle_since = 0.0
+        self.sending = False
+        self._begin(False)
+
+    def _begin(self, headless: bool) -> None:
+        self._buffer: list[bytes] = []
+        self._size = 0
+        self._broken: UpstreamError | None = None
+        self._framed = self._got_byte = self._paused = False
+        self._keep = True
+        self._headless = headless
+        self._header_bytes = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.got_head = self.done = False
+
+    # -- the caller's side
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, head: bytes, body: bytes = b"", headless: bool = False) -> None:
+        """Begin an exchange. `headless`: the answer has no body whatever its headers say (HEAD)."""
+        self._begin(headless)
+        if self._transport is None:
+            self._broken = UpstreamError("the connection is closed", stale=self._used)
+        elif len(body) > 16384:
+            self._transport.writelines([head, body])
+        else:
+            self._transport.write(head + body)
+
+    async def write(self, data: bytes) -> None:
+        """More of the request's body; waits while the other side does not take it."""
+        if self._transport is None or self._broken is not None:
+            return
+        self._transport.write(data)
+        if self.sending and not self.got_head:
+            self._writer = self._loop.create_future()
+            await self._writer
+
+    async def head(self, deadline: float) -> bool:
+        """Wait for status and headers; False when the loop's clock passed `deadline`. Raises `UpstreamError`."""
+        while not self.got_head:
+            if self._broken is not None:
+                raise self._broken
+            if not await self._wait(deadline):
+                return False
+        return True
+
+    async def read(self, deadline: float) -> bytes | None:
+        """All of the body that has arrived, b"" at its end; None when the clock passed `deadline`."""
+        while True:
+            if self._buffer:
+                buffer = self._buffer
+                data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+                self._buffer = []
+                self._size = 0
+                if self._paused:
+                    self._paused = False
+                    if self._transport is not None:
+                        self._transport.resume_reading()
+                return data
+            if self.done:
+                return b""
+            if self._broken is not None:
+                raise self._broken
+            if not await self._wait(deadline):
+                return None
+
+    def header(self, name: bytes) -> bytes:
+        """The last value of the header `name` (lower case); empty when it is not there."""
+        for key, value in reversed(self.headers):
+            if key == name:
+                return value
+        return b""
+
+    def release(self) -> None:
+        """The exchange is over: keep the connection when its answer was read to the end, else break it, which
+        is how an engine learns that nobody waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.done and self._keep and not self.sending and self.usable:
+            self._used = True
+            self._pool.keep(self)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _wait(self, deadline: float) -> bool:
+        self._deadline = deadline
+        self._expired = False
+        if self._timer is None or self._timer.when() > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._time_is_up)
+        self._waiter = waiter = self._loop.create_future()
+        await waiter
+        return not self._expired
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() >= self._deadline - 0.001:
+            self._expired = True
+            self._wake()
+        else:
+            self._timer = self._loop.call_at(self._deadline, self._time_is_up)
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods alone
+        self._transport.set_write_buffer_limits(high=65536, low=0)
+
+    def data_received(self, data: bytes) -> None:
+        if self.done or self._closed:  # more than one answer, or one to nothing
+            self.abort()
+            return
+        self._got_byte = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if self._broken is None:
+                self._broken = UpstreamError("the answer was no HTTP/1.1")
+            self.abort()
+        if self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
+            self._wake()
+        if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._keep = False
+        if not self.done and self.got_head and not self._framed and exc is None:
+            self.done = True  # a body that ends with its connection
+        if not self.done and self._broken is None:
+            stale = self._used and not self._got_byte
+            self._broken = UpstreamError("the connection was closed before the answer's end", stale)
+        self.resume_writing()
+        self._wake()
+        self._pool.forget(self)
+
+    def pause_writing(self) -> None:
+        self.sending = True
+
+    def resume_writing(self) -> None:
+        self.sending = False
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+        self._writer = None
+
+    # -- the parser's side
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MOST_HEADER_BYTES or len(self.headers) >= MOST_HEADERS:
+            self._broken = UpstreamError("the answer's headers are too many or too long")
+            raise self._broken
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self.status = status
+        names = [name for name, _ in self.headers]
+        self._framed = b"content-length" in names or b"transfer-encoding" in names
+        self.got_head = True
+        if self._headless or status in (204, 304):
+            self._framed = self.done = True
+            self._keep = self._keep and status in (204, 304) and not self._headless
+
+    def on_body(self, data: bytes) -> None:
+        if not self._headless:
+            self._buffer.append(data)
+            self._size += len(data)
+
+    def on_message_complete(self) -> None:
+        if not self.got_head:  # an interim answer
+            self.headers = []
+            return
+        self.done = True
+        self._keep = self._keep and self._parser.should_keep_alive()
+
+
+class Pool:
+    """Kept connections to one address: TCP, or a unix socket."""
+
+    def __init__(self, host: str = "", port: int = 0, path: Path | None = None) -> None:
+        self.host, self.port, self.path = host, port, path
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._retired = False
+
+    def take(self, now: float) -> Connection | None:
+        """A kept connection that has not rested too long; None when there is none."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and now - connection.idle_since < IDLE_S:
+                return connection
+            connection.abort()
+        return None
+
+    async def connect(self, timeout_s: float) -> Connection:
+        """A new connection; raises `OSError` or `TimeoutError`."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_s):
+            if self.path is not None:
+                _, connection = await loop.create_unix_connection(lambda: Connection(loop, self), str(self.path))
+            else:
+                _, connection = await loop.create_connection(lambda: Connection(loop, self), self.host, self.port)
+        self._open.add(connection)
+        return connection
+
+    def keep(self, connection: Connection) -> None:
+        if self._retired or len(self._idle) >= MOST_IDLE:
+            connection.abort()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def sweep(self, now: float) -> None:
+        """Close what has rested too long."""
+        for connection in [c for c in self._idle if now - c.idle_since >= IDLE_S]:
+            self._idle.remove(connection)
+            connection.abort()
+
+    def retire(self) -> None:
+        """Its replica is gone: no connection to it is used again; exchanges under way end by themselves."""
+        self._retired = True
+        for connection in self._idle:
+            connection.abort()
+        self._idle.clear()

@@ -1,0 +1,279 @@
+"""Every metric there is, in one place, and how a process's figures reach the exporter. Needs no Django.
+
+A process counts in a `Figures`, and pushes all of it (cumulative) to Redis once a second under a key of its own;
+the exporter sums what it finds. A figure that nobody knows is absent, never zero.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+log = logging.getLogger(__name__)
+PREFIX = "llmgw:metrics:"
+DEAD = f"{PREFIX}dead"
+"""The counters of processes that are gone, summed."""
+FLEET = f"{PREFIX}fleet"
+"""What is true of the whole cluster, written by whichever worker looked last."""
+PUSH_S = 1.0
+GAP_S = 10.0
+"""A process that could not push for longer begins a new key: its old one may have been counted as dead."""
+FLEET_STALE_S = 15.0
+
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """`source`: who pushes it (a component), or `fleet`, or `exporter`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    source: str = "edge"
+
+
+REQUESTS = Metric(
+    "llmgw_requests_total",
+    "counter",
+    "Requests answered or given up, by how they ended.",
+    ("model", "endpoint", "outcome"),
+)
+REQUEST_SECONDS = Metric(
+    "llmgw_request_seconds",
+    "histogram",
+    "From a request's first byte to the end of its answer.",
+    ("model", "endpoint"),
+    _LATENCY,
+)
+TTFT = Metric(
+    "llmgw_ttft_seconds",
+    "histogram",
+    "From a request's first byte to the first content of a stream.",
+    ("model",),
+    _LATENCY,
+)
+TPOT = Metric(
+    "llmgw_tpot_seconds", "histogram", "Mean time of each output token after the first, a stream.", ("model",), _TOKEN
+)
+TOKENS = Metric("llmgw_tokens_total", "counter", "Tokens, by kind: prompt, completion, cached.", ("model", "kind"))
+IN_FLIGHT = Metric("llmgw_requests_in_flight", "gauge", "Requests that are being answered now.", ("model",))
+RETRIES = Metric(
+    "llmgw_retries_total", "counter", "Attempts that were made again, on another replica or the same.", ("model",)
+)
+BREAKERS = Metric("llmgw_breakers_open", "gauge", "Replicas that an edge avoids after failures.", ("model",))
+SNAPSHOT_VERSION = Metric(
+    "llmgw_snapshot_version",
+    "gauge",
+    "The version of each snapshot part that the edges answer from (the oldest).",
+    ("part",),
+)
+SNAPSHOT_AGE = Metric(
+    "llmgw_snapshot_unreached_seconds",
+    "gauge",
+    "Since an edge last heard from Redis (the longest); its snapshot may be old.",
+)
+SPOOL_WAITING = Metric("llmgw_spool_waiting_lines", "gauge", "Usage lines that could not be written to the spool yet.")
+SPOOL_FAILING = Metric(
+    "llmgw_spool_failing", "gauge", "Edges that refuse requests because their spool cannot be written."
+)
+INGESTED = Metric("llmgw_ingest_rows_total", "counter", "Usage rows shipped from the spools.", (), (), "worker")
+INGEST_BACKLOG = Metric(
+    "llmgw_ingest_backlog_bytes", "gauge", "Bytes of the spools that are not shipped yet.", (), (), "fleet"
+)
+REPLICAS = Metric("llmgw_replicas", "gauge", "Replicas by model and state.", ("model", "state"), (), "fleet")
+NODES = Metric("llmgw_nodes", "gauge", "Nodes: connected, lost, cordoned.", ("state",), (), "fleet")
+UP = Metric(
+    "llmgw_up",
+    "gauge",
+    "Processes of a component that pushed figures in the last seconds.",
+    ("component",),
+    (),
+    "exporter",
+)
+REDIS_UP = Metric(
+    "llmgw_redis_up",
+    "gauge",
+    "Whether the exporter reaches Redis; without it other figures are absent.",
+    (),
+    (),
+    "exporter",
+)
+
+ALL: tuple[Metric, ...] = (
+    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, TOKENS, IN_FLIGHT, RETRIES, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
+    SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
+)  # fmt: skip
+BY_NAME = {m.name: m for m in ALL}
+OLDEST = frozenset({SNAPSHOT_VERSION.name})
+"""Gauges of which the smallest over the processes is meant."""
+LONGEST = frozenset({SNAPSHOT_AGE.name})
+"""Gauges of which the largest is meant. All others are summed."""
+
+Labels = tuple[str, ...]
+
+
+class State(msgspec.Struct):
+    """What one process pushes. Series are [name, labels, value]; a histogram's value is [sum, bucket counts…]."""
+
+    component: str
+    at: float
+    counters: list[tuple[str, list[str], float]] = msgspec.field(default_factory=list)
+    gauges: list[tuple[str, list[str], float]] = msgspec.field(default_factory=list)
+    histograms: list[tuple[str, list[str], list[float]]] = msgspec.field(default_factory=list)
+
+
+_decoder = msgspec.json.Decoder(State)
+
+
+def decode(data: bytes) -> State:
+    """Raises `msgspec.MsgspecError`."""
+    return _decoder.decode(data)
+
+
+def encode(state: State) -> bytes:
+    return msgspec.json.encode(state)
+
+
+class Figures:
+    """One process's figures. Not locked: each is touched by one thread, and a push may miss the last step."""
+
+    def __init__(self) -> None:
+        self.counters: dict[tuple[str, Labels], float] = {}
+        self.gauges: dict[tuple[str, Labels], float] = {}
+        self.histograms: dict[tuple[str, Labels], list[float]] = {}
+
+    def add(self, metric: Metric, labels: Labels = (), amount: float = 1.0) -> None:
+        key = (metric.name, labels)
+        self.counters[key] = self.counters.get(key, 0.0) + amount
+
+    def put(self, metric: Metric, value: float | None, labels: Labels = ()) -> None:
+        """None: not known, so absent."""
+        if value is None:
+            self.gauges.pop((metric.name, labels), None)
+        else:
+            self.gauges[(metric.name, labels)] = value
+
+    def clear(self, metric: Metric) -> None:
+        """Forget all series of a gauge, before those that are true now are put."""
+        for key in [k for k in self.gauges if k[0] == metric.name]:
+            del self.gauges[key]
+
+    def observe(self, metric: Metric, value: float, labels: Labels = ()) -> None:
+        key = (metric.name, labels)
+        series = self.histograms.get(key)
+        if series is None:
+            series = self.histograms[key] = [0.0] * (len(metric.buckets) + 2)
+        series[0] += value
+        series[1 + bisect_left(metric.buckets, value)] += 1
+
+    def state(self, component: str, at: float) -> State:
+        return State(
+            component,
+            at,
+            [(name, list(labels), value) for (name, labels), value in list(self.counters.items())],
+            [(name, list(labels), value) for (name, labels), value in list(self.gauges.items())],
+            [(name, list(labels), list(value)) for (name, labels), value in list(self.histograms.items())],
+        )
+
+    def forget_pushed(self, pushed: State) -> None:
+        """Subtract what a lost key already held, for a fresh one."""
+        for name, labels, value in pushed.counters:
+            self.counters[(name, tuple(labels))] -= value
+        for name, labels, values in pushed.histograms:
+            series = self.histograms[(name, tuple(labels))]
+            for i, value in enumerate(values):
+                series[i] -= value
+
+
+class Pusher:
+    """Which key a process pushes under, and what. `pushed()` must be told of each success."""
+
+    def __init__(self, component: str, figures: Figures, now: Callable[[], float] = time.monotonic) -> None:
+        self.component, self.figures = component, figures
+        self._now = now
+        self._began = f"{component}-{os.getpid()}-{int(time.time() * 1000):x}"
+        self._epoch = 0
+        self._last: tuple[float, State] | None = None
+
+    def next(self) -> tuple[str, bytes, State]:
+        if self._last is not None and self._now() - self._last[0] > GAP_S:
+            self.figures.forget_pushed(self._last[1])
+            self._epoch += 1
+            self._last = None
+        state = self.figures.state(self.component, time.time())
+        suffix = f"-{self._epoch}" if self._epoch else ""
+        return f"{PREFIX}{self._began}{suffix}", encode(state), state
+
+    def pushed(self, state: State) -> None:
+        self._last = (self._now(), state)
+
+
+def push_from_thread(component: str, redis_url: str, figures: Figures | None = None) -> threading.Thread:
+    """For a process without a loop of its own at hand (web, worker, link): a daemon thread that pushes each
+    second, so that it counts as up."""
+    import redis  # the edge and the exporter bring their own client
+
+    client = redis.Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2)
+    pusher = Pusher(component, figures if figures is not None else PROCESS)
+
+    def run() -> None:
+        while True:
+            key, data, state = pusher.next()
+            try:
+                client.set(key, data)
+                pusher.pushed(state)
+            except (redis.RedisError, OSError):
+                pass  # the exporter sees it: the figures are absent until Redis is back
+            time.sleep(PUSH_S)
+
+    thread = threading.Thread(target=run, name="llmgw-metrics", daemon=True)
+    thread.start()
+    return thread
+
+
+PROCESS = Figures()
+"""This process's figures, for code that has no other at hand (Celery tasks)."""
+
+
+def merge(states: Iterable[State]) -> State:
+    """Counters and histograms summed, gauges by their kind."""
+    counters: dict[tuple[str, Labels], float] = {}
+    gauges: dict[tuple[str, Labels], float] = {}
+    histograms: dict[tuple[str, Labels], list[float]] = {}
+    for state in states:
+        for name, labels, value in state.counters:
+            key = (name, tuple(labels))
+            counters[key] = counters.get(key, 0.0) + value
+        for name, labels, value in state.gauges:
+            key = (name, tuple(labels))
+            before = gauges.get(key)
+            gauges[key] = value if before is None else _joined(name, before, value)
+        for name, labels, values in state.histograms:
+            key = (name, tuple(labels))
+            series = histograms.get(key)
+            if series is None or len(series) != len(values):
+                histograms[key] = list(values)
+            else:
+                histograms[key] = [a + b for a, b in zip(series, values, strict=True)]
+    plain: Any = Figures()
+    plain.counters, plain.gauges, plain.histograms = counters, gauges, histograms
+    merged: State = plain.state("merged", 0.0)
+    return merged
+
+
+def _joined(name: str, a: float, b: float) -> float:
+    if name in OLDEST:
+        return min(a, b)
+    return max(a, b) if name in LONGEST else a + b
