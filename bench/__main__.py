@@ -1,0 +1,111 @@
+"""`python -m bench`: measure the gateway against a direct connection and nginx, in one interleaved run.
+
+Exits 0 when every request was answered as it must be, 1 when one was not, 2 when nothing could be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench import contenders, figures, plot, processes, profile, report, rounds, targets
+from bench.programs import HERE, CannotBuild
+from bench.rounds import Plan
+from bench.workloads import WORKLOADS
+
+OUT = HERE / "out"
+EXAMPLES = """examples:
+  python -m bench --quick                          a minute, for a first look
+  python -m bench                                  five rounds, for figures to write down
+  python -m bench --only requests,burst --rounds 9
+  python -m bench --profile requests               where the edge spends its time"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options().parse_args(arguments)
+    which = processes.cores()
+    if which is None:
+        return _refuse("measuring needs two cores, one for the proxy and one for the load; this process may use one")
+    with tempfile.TemporaryDirectory(prefix="llmgw-bench-") as scratch:
+        try:
+            if options.profile:
+                print(profile.profiled(options.profile, which, Path(scratch), OUT))
+                return 0
+            plan = _plan(options)
+            cells, books = rounds.run(plan, which, Path(scratch), lambda text: print(text, file=sys.stderr))
+        except (CannotBuild, contenders.CannotStart, RuntimeError) as e:
+            return _refuse(str(e))
+    found = figures.figures(cells)
+    verdicts = targets.verdicts(found)
+    faults = figures.errors(cells) + report.books(books)
+    document = msgspec.json.encode(report.as_json(found, cells, verdicts, faults))
+    text = "\n\n".join([f"{report.machine()}; {report.noise(cells)}", report.table(found), report.targets(verdicts)])
+    _write(document, text, plot.svg(found))
+    print(document.decode() if options.json else text, flush=True)
+    for fault in faults:
+        print(f"bench: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _options() -> argparse.ArgumentParser:
+    names = [w.name for w in WORKLOADS]
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure the gateway beside a direct connection (and nginx, where it is on the PATH).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="two rounds of short cells")
+    parser.add_argument("--rounds", type=int, help="how often everybody is visited (5; quick 2)")
+    parser.add_argument("--only", type=_list_of(names), help=f"workloads, of {', '.join(names)}")
+    parser.add_argument("--contenders", type=_list_of(rounds.NAMES), help=f"of {', '.join(rounds.NAMES)}")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON instead of the table")
+    parser.add_argument("--profile", choices=names, help="run one workload on an edge under cProfile instead")
+    return parser
+
+
+def _list_of(known: Sequence[str]):  # type: ignore[no-untyped-def]
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        unknown = [n for n in names if n not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: known are {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    there = tuple(n for n in rounds.NAMES if n != "nginx" or contenders.nginx_binary())
+    asked = options.contenders or there
+    if "nginx" in asked and "nginx" not in there:
+        raise contenders.CannotStart("nginx was asked for and is not on the PATH")
+    return Plan(
+        contenders=tuple(n for n in rounds.NAMES if n in asked),
+        workloads=tuple(w for w in WORKLOADS if not options.only or w.name in options.only),
+        rounds=options.rounds or (2 if options.quick else 5),
+        quick=options.quick,
+    )
+
+
+def _write(document: bytes, text: str, picture: str) -> None:
+    OUT.mkdir(exist_ok=True)
+    stem = OUT / time.strftime("%Y%m%d-%H%M%S")
+    stem.with_suffix(".json").write_bytes(document)
+    stem.with_suffix(".md").write_text(text + "\n")
+    stem.with_suffix(".svg").write_text(picture)
+
+
+def _refuse(sentence: str) -> int:
+    print(f"bench: {sentence}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
