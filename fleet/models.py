@@ -26,8 +26,17 @@ class Node(models.Model):
     """The agent process that is connected."""
     agent_version = models.CharField(max_length=40, blank=True)
     protocol = models.PositiveSmallIntegerField(null=True)
+    connected_at = models.DateTimeField(null=True)
+    link = models.CharField(max_length=80, blank=True)
+    """The link process that holds its socket."""
     last_seen = models.DateTimeField(null=True)
     reported_at = models.DateTimeField(null=True)
+    """When it last told everything: engines on it may be stopped only after that."""
+    memory_free_bytes = models.PositiveBigIntegerField(null=True)
+    disk_free_bytes = models.PositiveBigIntegerField(null=True)
+    load_1m = models.FloatField(null=True)
+    settled = models.BooleanField(default=True)
+    """False while it holds engines that nobody has decided about: it is told to stop nothing."""
     generation = models.PositiveBigIntegerField(default=0)
     """Of its desired state; moved by whatever changes that."""
     taken_generation = models.PositiveBigIntegerField(null=True)
@@ -43,6 +52,55 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.node_id
+
+
+class Stray(models.Model):
+    """A shard that a node reports and the store does not know: adopted where it is wanted, else ended."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="strays")
+    shard_id = models.CharField(max_length=40)
+    replica_id = models.CharField(max_length=40, blank=True)
+    model = models.CharField(max_length=120, blank=True)
+    port = models.PositiveIntegerField(null=True)
+    fingerprint = models.CharField(max_length=32, blank=True)
+    incarnation = models.PositiveIntegerField(default=1)
+    state = models.CharField(max_length=10)
+    address = models.CharField(max_length=80, blank=True)
+    pid = models.PositiveIntegerField(null=True)
+    memory_bytes = models.PositiveBigIntegerField(null=True)
+    foreign = models.BooleanField(default=False)
+    """Started under another store, or under a later state of this one: ended only when a person says so."""
+    dismissed = models.BooleanField(default=False)
+    """Decided: it is not wanted."""
+    seen_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["shard_id"]
+        constraints = [models.UniqueConstraint(fields=["node", "shard_id"], name="stray_once")]
+
+    def __str__(self) -> str:
+        return f"{self.shard_id} on {self.node_id}"
+
+
+class JoinCode(models.Model):
+    """One enrolment without a certificate: used once, within its hour. The secret itself is not kept."""
+
+    code_id = models.CharField(max_length=16, unique=True)
+    proof_key = models.CharField(max_length=64, editable=False)
+    """What both sides' proofs are made with (hexadecimal); derived from the code's secret."""
+    node_id = models.CharField(max_length=120, blank=True)
+    """The only node that may use it; empty: any that does not exist yet."""
+    actor = models.CharField(max_length=200)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    used_by = models.CharField(max_length=120, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.code_id
 
 
 class Certificate(models.Model):
@@ -80,9 +138,9 @@ class Replica(models.Model):
 
     public_id = models.CharField(max_length=20, unique=True, default=replica_id, editable=False)
     model = models.CharField(max_length=120, db_index=True)
-    profile = models.CharField(max_length=80)
+    profile = models.CharField(max_length=80, blank=True)
     spec = models.JSONField(default=dict)
-    """{"profile": agent.wire Profile, "source": agent.wire Source} as builtins: what was placed."""
+    """{"profile": agent.wire Profile, "source": agent.wire Source} as builtins: what was placed; {} before."""
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING, db_index=True)
     reason = models.TextField(blank=True)
     reason_code = models.CharField(max_length=60, blank=True)

@@ -25,6 +25,14 @@ if os.environ.get("LLMGW_TEST_STORE") == "postgresql":
 
     os.environ["LLMGW_STORE"] = _start_postgres()
 
+# Read here, not by pytest-django's own option: that reads them before this file has set the state directory.
+os.environ["DJANGO_SETTINGS_MODULE"] = "llmgw.settings"
+import django  # noqa: E402
+from django.conf import settings as _settings  # noqa: E402
+
+django.setup()
+assert _settings.MACHINE.home == _home, f"tests must not use the state directory {_settings.MACHINE.home}"
+
 import pytest  # noqa: E402
 
 from llmgw import machine  # noqa: E402

@@ -64,6 +64,8 @@ class Lease(models.Model):
     name = models.CharField(max_length=60, primary_key=True)
     holder = models.CharField(max_length=200, blank=True)
     term = models.PositiveBigIntegerField(default=0)
+    taken_at = models.DateTimeField()
+    """When this term began."""
     expires_at = models.DateTimeField()
 
     def __str__(self) -> str:

@@ -27,7 +27,8 @@ class GatewaySettings:
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
     """Seconds. A node is lost after `node_lost_s` without a heartbeat; a failed start waits `backoff_first_s`,
-    doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked."""
+    doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
+    that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew."""
 
     heartbeat_s: float = 2.0
     node_lost_s: float = 20.0
@@ -35,6 +36,8 @@ class FleetSettings:
     backoff_first_s: float = 2.0
     backoff_most_s: float = 300.0
     park_after: int = 5
+    healthy_s: float = 60.0
+    drain_s: float = 10.0
     first_port: int = 18100
     last_port: int = 18999
 

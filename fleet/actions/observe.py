@@ -1,0 +1,219 @@
+"""Taking in what nodes say: rows change only where the news differ, and a replica's state follows its shards'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from agent.wire.messages import Report
+from agent.wire.shard import ShardObserved, ShardState
+from fleet import events, models
+from fleet.core import replica as core
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.changes import announce
+
+_MOVING = ("memory_free_bytes", "disk_free_bytes")
+"""Facts that heartbeats carry; kept beside the others, so that they can be written alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest of a node's moving figures, gathered between two writes."""
+
+    node_id: str
+    at: datetime
+    taken_generation: int | None = None
+    memory_free_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    load_1m: float | None = None
+
+
+def report(*, node_id: str, message: Report, store_id: str) -> None:
+    """Everything that a node said of itself, in one transaction."""
+    now = timezone.now()
+    facts = {k: v for k, v in msgspec.to_builtins(message.facts).items() if v is not None}
+    with transaction.atomic():
+        events.serialise()
+        node = models.Node.objects.select_for_update().filter(node_id=node_id).first()
+        if node is None:  # removed just now: the link's next round closes its socket
+            return
+        foreign = _foreign(node, message, store_id)
+        if foreign and message.generation is not None and message.store_id == store_id:
+            # The store was restored to an earlier state: its numbers must pass those the node has taken.
+            node.generation = max(node.generation, message.generation) + 1
+        changes: dict[str, Any] = {
+            "facts": facts,
+            "agent_version": message.facts.agent_version or node.agent_version,
+            "memory_free_bytes": message.facts.memory_free_bytes,
+            "disk_free_bytes": message.facts.disk_free_bytes,
+            "generation": node.generation,
+            "taken_generation": message.generation if message.store_id == store_id else None,
+            "last_seen": now,
+            "reported_at": now,
+        }
+        for name, value in changes.items():
+            setattr(node, name, value)
+        node.save(update_fields=list(changes))
+        _shards(node, message.shards, full=True, foreign=foreign, now=now)
+        announce("fleet")
+
+
+def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation: int | None) -> None:
+    """Shards that a heartbeat told anew; the figures beside them are written by `beats`."""
+    now = timezone.now()
+    with transaction.atomic():
+        events.serialise()
+        node = models.Node.objects.filter(node_id=node_id).first()
+        if node is None:
+            return
+        if taken_generation is not None:
+            node.taken_generation = taken_generation
+        _shards(node, tuple(shards), full=True, foreign=False, now=now)
+
+
+def beats(batch: Iterable[Beat]) -> None:
+    """Many nodes' figures in one transaction; absent ones keep what was known."""
+    newest = {b.node_id: b for b in batch}
+    if not newest:
+        return
+    with transaction.atomic():
+        rows = list(models.Node.objects.filter(node_id__in=newest))
+        for row in rows:
+            beat = newest[row.node_id]
+            row.last_seen = beat.at
+            row.taken_generation = beat.taken_generation
+            for name in (*_MOVING, "load_1m"):
+                if getattr(beat, name) is not None:
+                    setattr(row, name, getattr(beat, name))
+        fields = ["last_seen", "taken_generation", "load_1m", *_MOVING]
+        models.Node.objects.bulk_update(rows, fields, batch_size=200)
+
+
+def _foreign(node: models.Node, message: Report, store_id: str) -> bool:
+    """Whether what the node runs was ordered by another store, or by a later state of this one."""
+    if message.store_id is None:
+        return False
+    return message.store_id != store_id or (message.generation or 0) > node.generation
+
+
+def _shards(
+    node: models.Node, observed: tuple[ShardObserved, ...], *, full: bool, foreign: bool, now: datetime
+) -> None:
+    said = {o.shard_id: o for o in observed}
+    rows = list(models.Shard.objects.filter(node=node).select_related("replica"))
+    known = {f"{r.replica.public_id}.{r.rank}": r for r in rows}
+    up_to_date = node.taken_generation is not None and node.taken_generation >= node.generation
+    parts: set[str] = set()
+    for shard_id, row in known.items():
+        news = said.get(shard_id)
+        if news is None and not (full and (up_to_date or row.observed)):
+            continue
+        changed = _write(row, news, now)
+        if changed or row.replica.state in (core.State.STOPPING, core.State.LOST):
+            parts |= _follow(row.replica_id, present=news is not None or up_to_date, now=now)
+    parts |= _strays(node, [o for i, o in said.items() if i not in known], foreign, now)
+    if parts:
+        announce(*sorted(parts))
+
+
+def _write(row: models.Shard, news: ShardObserved | None, now: datetime) -> bool:
+    """The shard's row as its node sees it; whether anything but its figures changed."""
+    before = (row.observed, row.observed_incarnation, row.reason, row.pid, row.address, row.progress)
+    if news is None:
+        row.observed, row.pid, row.progress = "", None, None
+    else:
+        row.observed = news.state.value
+        row.observed_incarnation = news.incarnation
+        row.reason = news.reason or ""
+        row.last_words = list(news.last_words or row.last_words)
+        row.pid = news.pid
+        row.address = news.address or ""
+        row.progress = news.progress
+        row.memory_measured_bytes = news.memory_bytes or row.memory_measured_bytes
+        row.since = datetime.fromtimestamp(news.since, UTC) if news.since is not None else row.since
+    row.observed_at = now
+    row.save()
+    return before != (row.observed, row.observed_incarnation, row.reason, row.pid, row.address, row.progress)
+
+
+def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
+    """The replica's state after its shards'; the parts that changed with it."""
+    replica = models.Replica.objects.filter(pk=replica_id).first()
+    if replica is None:  # another rank's report has ended it
+        return set()
+    shards = list(replica.shards.all())
+    if replica.state == core.State.STOPPING and not present:
+        return set()
+    ranks = [
+        core.Rank(ShardState(s.observed) if s.observed else None, s.observed_incarnation, s.reason) for s in shards
+    ]
+    seen = core.Seen(
+        state=core.State(replica.state),
+        incarnation=replica.incarnation,
+        failures=replica.failures,
+        since=replica.state_since.timestamp() if replica.state_since else None,
+    )
+    outcome = core.observed(seen, ranks, cluster_settings.in_force().fleet, now.timestamp())
+    if outcome is None:
+        return set()
+    if outcome.gone:
+        touched = [s.node_id for s in shards]
+        events.end(replica)
+        models.Node.objects.filter(pk__in=touched).update(generation=F("generation") + 1)
+        return {"fleet", "endpoints"}
+    ordered = replica.state in core.PLACED
+    next_try_at = datetime.fromtimestamp(outcome.next_try_at, UTC) if outcome.next_try_at is not None else None
+    moved = events.move(
+        replica,
+        outcome.state,
+        now,
+        reason=outcome.reason,
+        reason_code=outcome.reason_code,
+        failures=outcome.failures,
+        next_try_at=next_try_at,
+    )
+    if ordered != (outcome.state in core.PLACED):
+        models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
+    if outcome.state is core.State.PARKED:
+        models.Claim.objects.filter(shard__replica=replica).delete()
+    return {"fleet", "endpoints"} if moved else set()
+
+
+def _strays(node: models.Node, unknown: list[ShardObserved], foreign: bool, now: datetime) -> set[str]:
+    """Keeps what no row describes; a new one unsettles its node."""
+    rows = {s.shard_id: s for s in models.Stray.objects.filter(node=node)}
+    gone = [s.pk for i, s in rows.items() if i not in {o.shard_id for o in unknown}]
+    if gone:
+        models.Stray.objects.filter(pk__in=gone).delete()
+    fresh = False
+    for news in unknown:
+        row = rows.get(news.shard_id)
+        fields = {
+            "replica_id": news.replica_id or news.shard_id.rpartition(".")[0],
+            "model": news.model or "",
+            "port": news.port,
+            "fingerprint": news.fingerprint or "",
+            "incarnation": news.incarnation,
+            "state": news.state.value,
+            "address": news.address or "",
+            "pid": news.pid,
+            "memory_bytes": news.memory_bytes,
+        }
+        if row is None:
+            if news.state in (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED):
+                continue  # it runs no more: nothing to decide
+            models.Stray.objects.create(node=node, shard_id=news.shard_id, foreign=foreign, **fields)
+            fresh = True
+        elif any(getattr(row, k) != v for k, v in fields.items()):
+            models.Stray.objects.filter(pk=row.pk).update(**fields)
+            fresh = fresh or not row.dismissed
+    if fresh and node.settled:
+        models.Node.objects.filter(pk=node.pk).update(settled=False)
+    return {"fleet"} if fresh or gone else set()

@@ -1,0 +1,216 @@
+"""Carrying a plan out: one transaction, if the planner's term stands and nothing has moved since it looked.
+
+The only writer of placements. Each step is one small function; `Stale` sends the caller back to look again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from fleet import events, models
+from fleet.core import plan as steps
+from fleet.core.replica import State
+from fleet.selectors.world import fleet_version
+from llmgw.cluster import leases
+from llmgw.cluster.changes import announce
+
+LEASE = "fleet.reconcile"
+"""Who plans; its term is in every desired state."""
+
+
+class Stale(Exception):
+    """The plan was made from a world that has moved, or under a term that is over."""
+
+
+def commit(plan: steps.Plan, *, version: int, held: leases.Held, now: float) -> frozenset[str]:
+    """Writes the plan; the ids of the nodes whose desired state it moved. Raises `Stale`."""
+    if not plan:
+        return frozenset()
+    try:
+        with transaction.atomic():
+            if not leases.is_held(held):
+                raise Stale(f"term {held.term} is over")
+            events.serialise()
+            if fleet_version() != version:
+                raise Stale("the fleet has moved")
+            writing = _Writing(now)
+            for step in plan.steps:
+                _WRITERS[type(step)](writing, step)
+            touched = writing.finish()
+            announce("fleet", *writing.parts)
+            return touched
+    except IntegrityError as e:  # a port or a card that somebody else has just claimed
+        raise Stale(str(e)) from e
+
+
+class _Writing:
+    """One commit under way: which nodes and which published parts it touches."""
+
+    def __init__(self, now: float) -> None:
+        self.now = datetime.fromtimestamp(now, UTC)
+        self.nodes: set[int] = set()
+        self.parts: set[str] = set()
+        self._by_name: dict[str, models.Node] = {}
+
+    def node(self, name: str) -> models.Node:
+        if name not in self._by_name:
+            try:
+                self._by_name[name] = models.Node.objects.get(node_id=name)
+            except models.Node.DoesNotExist:
+                raise Stale(f"the node {name} is gone") from None
+        return self._by_name[name]
+
+    def replica(self, public_id: str) -> models.Replica:
+        try:
+            return models.Replica.objects.prefetch_related("shards").get(public_id=public_id)
+        except models.Replica.DoesNotExist:
+            raise Stale(f"the replica {public_id} is gone") from None
+
+    def move(self, replica: models.Replica, state: State, **changes: Any) -> None:
+        """A replica to `state`, with its event; its nodes are touched."""
+        if events.move(replica, state, self.now, **changes):
+            self.parts.add("endpoints")
+        self.touch(replica)
+
+    def touch(self, replica: models.Replica) -> None:
+        self.nodes.update(s.node_id for s in replica.shards.all())
+
+    def finish(self) -> frozenset[str]:
+        if not self.nodes:
+            return frozenset()
+        models.Node.objects.filter(pk__in=self.nodes).update(generation=F("generation") + 1)
+        return frozenset(models.Node.objects.filter(pk__in=self.nodes).values_list("node_id", flat=True))
+
+
+def _place(w: _Writing, step: steps.Place) -> None:
+    node = w.node(step.node)
+    spec = {"profile": msgspec.to_builtins(step.run), "source": msgspec.to_builtins(step.source)}
+    if step.replica:
+        replica = w.replica(step.replica)
+    else:
+        replica = models.Replica.objects.create(model=step.model, state_since=w.now)
+    shard = models.Shard.objects.create(
+        replica=replica,
+        node=node,
+        port=step.port,
+        devices=list(step.devices),
+        cpu_cores=step.cpu_cores,
+        memory_bytes=step.memory_bytes,
+    )
+    models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in step.devices)
+    w.nodes.add(node.pk)
+    w.move(replica, State.STARTING, profile=step.profile, spec=spec, reason="", reason_code="", next_try_at=None)
+
+
+def _want(w: _Writing, step: steps.Want) -> None:
+    replica = models.Replica.objects.create(
+        model=step.model, state_since=w.now, reason=step.reason.sentence, reason_code=step.reason.code
+    )
+    events.record(replica, step.reason.sentence)
+    w.parts.add("endpoints")
+
+
+def _hold(w: _Writing, step: steps.Hold) -> None:
+    models.Replica.objects.filter(public_id=step.replica).update(
+        reason=step.reason.sentence, reason_code=step.reason.code
+    )
+
+
+def _retry(w: _Writing, step: steps.Retry) -> None:
+    replica = w.replica(step.replica)
+    w.move(replica, State.STARTING, incarnation=replica.incarnation + 1, next_try_at=None)
+
+
+def _lose(w: _Writing, step: steps.Lose) -> None:
+    w.move(w.replica(step.replica), State.LOST, reason=step.reason.sentence, reason_code=step.reason.code)
+
+
+def _drain(w: _Writing, step: steps.Drain) -> None:
+    w.move(w.replica(step.replica), State.DRAINING, reason=step.reason.sentence, reason_code=step.reason.code)
+
+
+def _stop(w: _Writing, step: steps.Stop) -> None:
+    w.move(w.replica(step.replica), State.STOPPING, reason=step.reason.sentence, reason_code=step.reason.code)
+
+
+def _forget(w: _Writing, step: steps.Forget) -> None:
+    replica = w.replica(step.replica)
+    w.touch(replica)
+    events.end(replica)
+    w.parts.add("endpoints")
+
+
+def _flag(w: _Writing, step: steps.Flag) -> None:
+    models.Replica.objects.filter(public_id=step.replica).update(stale=step.stale)
+
+
+def _adopt(w: _Writing, step: steps.Adopt) -> None:
+    node = w.node(step.node)
+    stray = models.Stray.objects.filter(node=node, shard_id=step.shard_id).first()
+    if stray is None:
+        raise Stale(f"{step.shard_id} is not reported any more")
+    replica = models.Replica.objects.create(
+        public_id=step.replica,
+        model=step.model,
+        profile=step.profile,
+        spec={"profile": msgspec.to_builtins(step.run), "source": msgspec.to_builtins(step.source)},
+        incarnation=step.incarnation,
+        adopted=True,
+        state_since=w.now,
+    )
+    models.Shard.objects.create(
+        replica=replica,
+        node=node,
+        port=step.port,
+        cpu_cores=step.cpu_cores,
+        memory_bytes=step.memory_bytes,
+        observed=step.state,
+        observed_incarnation=step.incarnation,
+        observed_at=w.now,
+        since=w.now,
+        pid=stray.pid,
+        address=stray.address,
+        memory_measured_bytes=stray.memory_bytes,
+    )
+    stray.delete()
+    w.nodes.add(node.pk)
+    w.move(replica, State.STARTING, reason="adopted: it ran already")
+    if step.state in (State.LOADING, State.READY):
+        w.move(replica, State(step.state))
+
+
+def _settle(w: _Writing, step: steps.Settle) -> None:
+    node = w.node(step.node)
+    node.strays.update(dismissed=True)
+    models.Node.objects.filter(pk=node.pk).update(settled=True)
+    w.nodes.add(node.pk)
+
+
+_WRITERS: dict[type, Callable[[_Writing, Any], None]] = {
+    steps.Place: _place,
+    steps.Want: _want,
+    steps.Hold: _hold,
+    steps.Retry: _retry,
+    steps.Lose: _lose,
+    steps.Drain: _drain,
+    steps.Stop: _stop,
+    steps.Forget: _forget,
+    steps.Flag: _flag,
+    steps.Adopt: _adopt,
+    steps.Settle: _settle,
+}
+
+
+def holder() -> str:
+    """This process, as a lease knows it."""
+    return _HOLDER
+
+
+_HOLDER = f"planner-{secrets.token_hex(6)}"

@@ -1,0 +1,46 @@
+"""What one node is told: its whole wanted state, in one message. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agent.wire.messages import Desired
+from agent.wire.shard import ShardSpec
+from fleet.core.replica import PLACED
+from fleet.core.world import ReplicaView
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Whose order it is: the store, the planner's term, the node's generation."""
+
+    store_id: str
+    term: int
+    generation: int
+
+
+def desired(
+    node: str, replicas: Iterable[ReplicaView], stamp: Stamp, *, settled: bool, key: Callable[[str], str]
+) -> Desired:
+    """`key` gives a replica's engine key. Ranks beyond the first come with multi-node placement."""
+    shards = tuple(
+        ShardSpec(
+            shard_id=f"{replica.id}.{shard.rank}",
+            replica_id=replica.id,
+            model=replica.model,
+            profile=replica.run,
+            source=replica.source,
+            port=shard.port,
+            key=key(replica.id),
+            rank=shard.rank,
+            world_size=len(replica.shards),
+            devices=shard.devices,
+            incarnation=replica.incarnation,
+        )
+        for replica in replicas
+        if replica.state in PLACED and replica.run is not None and replica.source is not None
+        for shard in replica.shards
+        if shard.node == node
+    )
+    return Desired(stamp.store_id, stamp.term, stamp.generation, shards, synced=settled)

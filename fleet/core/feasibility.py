@@ -1,0 +1,173 @@
+"""May this profile run on that node? One small function a check: None, or the reason in people's words. Pure.
+
+A new check is a function here and a line in `CHECKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.engines import ENGINES
+from agent.wire.facts import GpuFacts, NodeFacts
+from agent.wire.reason import Reason
+from catalog.core.definition import ProfileDefinition
+from fleet.core.room import Room, first_free
+from fleet.core.sizes import gib
+from llmgw.cluster.core.settings import FleetSettings
+
+Check = Callable[["Need", Room], Reason | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one replica asks of a node."""
+
+    model: str
+    profile: ProfileDefinition
+    settings: FleetSettings
+
+
+def rejections(need: Need, room: Room) -> tuple[Reason, ...]:
+    """Every reason why not; empty where it fits."""
+    return tuple(reason for check in CHECKS if (reason := check(need, room)) is not None)
+
+
+def connected(need: Need, room: Room) -> Reason | None:
+    node = room.node
+    if node.lost:
+        return Reason(
+            "node_lost", f"{node.id} is lost: it has not been heard for too long", f"llmgw node show {node.id}"
+        )
+    if not node.connected:
+        return Reason("node_not_connected", f"{node.id} is not connected", f"llmgw node show {node.id}")
+    if not node.reported:
+        return Reason("node_not_reported", f"{node.id} has not reported yet")
+    return None
+
+
+def cordoned(need: Need, room: Room) -> Reason | None:
+    node = room.node
+    if node.draining:
+        return Reason("node_draining", f"{node.id} is being drained", f"llmgw node uncordon {node.id}")
+    if node.cordoned:
+        return Reason("node_cordoned", f"{node.id} is cordoned", f"llmgw node uncordon {node.id}")
+    return None
+
+
+def labels(need: Need, room: Room) -> Reason | None:
+    missing = {k: v for k, v in need.profile.labels.items() if room.node.labels.get(k) != v}
+    if not missing:
+        return None
+    wanted = ", ".join(f"{k}={v}" for k, v in sorted(missing.items()))
+    return Reason(
+        "label_missing",
+        f"{room.node.id} has not the label {wanted} that profile {need.profile.run.name} wants",
+        f"llmgw node label {room.node.id} {wanted.replace(', ', ' ')}",
+    )
+
+
+def engine(need: Need, room: Room) -> Reason | None:
+    """The node must have the profile's engine, usable; what the engine itself forbids is `engine_says`."""
+    wanted, node = need.profile.run.engine, room.node
+    if node.facts.engines is None:
+        return Reason("engines_unknown", f"{node.id} has not said which engines it has")
+    found = [e for e in node.facts.engines if e.name == wanted]
+    if not found:
+        has = ", ".join(sorted({e.name for e in node.facts.engines})) or "none"
+        return Reason("engine_missing", f"{node.id} has no engine {wanted} (it has: {has})")
+    if all(e.problem for e in found):
+        return Reason("engine_unusable", f"{wanted} on {node.id} cannot be used: {found[0].problem}")
+    return None
+
+
+def engine_says(need: Need, room: Room) -> Reason | None:
+    """What the engine itself knows to forbid a profile on these facts."""
+    contract = ENGINES.get(need.profile.run.engine)
+    if contract is None:
+        return Reason("engine_unknown", f"this version knows no engine {need.profile.run.engine}")
+    problems = contract.problems(need.profile.run, room.node.facts)
+    return problems[0] if problems else None
+
+
+def cpu(need: Need, room: Room) -> Reason | None:
+    wanted, has = need.profile.run.cpu_cores, room.node.facts.cpu_count
+    if not wanted:
+        return None
+    if has is None:
+        return Reason("cpu_unknown", f"{room.node.id} has not said how many CPU cores it has")
+    free = has - room.cpu_cores
+    if wanted <= free:
+        return None
+    return Reason("cpu", f"{wanted} CPU cores are wanted, and {free} of {room.node.id}'s {has} are not reserved")
+
+
+def memory(need: Need, room: Room) -> Reason | None:
+    wanted, has = need.profile.run.memory_bytes, room.node.facts.memory_bytes
+    if not wanted:
+        return None
+    if has is None:
+        return Reason("memory_unknown", f"{room.node.id} has not said how much memory it has")
+    unreserved = has - room.memory_bytes
+    if wanted > unreserved:
+        return Reason(
+            "memory",
+            f"{gib(wanted)} of memory are wanted, and {gib(unreserved)} of {room.node.id}'s {gib(has)} are not reserved",
+        )
+    free = room.node.memory_free_bytes
+    if free is not None and wanted > free - room.untouched_bytes:
+        return Reason(
+            "memory_taken",
+            f"{gib(wanted)} of memory are wanted, and {room.node.id} has only {gib(max(free - room.untouched_bytes, 0))} "
+            "free: other programs hold the rest",
+        )
+    return None
+
+
+def disk(need: Need, room: Room) -> Reason | None:
+    wanted, free = need.profile.min_disk_bytes, room.node.disk_free_bytes
+    if not wanted or free is None or wanted <= free:
+        return None
+    return Reason("disk", f"{gib(wanted)} of disk are wanted, and {room.node.id} has {gib(free)} free")
+
+
+def gpus(need: Need, room: Room) -> Reason | None:
+    run, node = need.profile.run, room.node
+    if not run.gpus:
+        return None
+    cards = cards_of(node.facts)
+    if cards is None:
+        return Reason("gpus_unknown", f"{node.id} has not said which GPUs it has")
+    kind = f"{run.gpu_class} " if run.gpu_class else ""
+    fitting = [c for c in cards if run.gpu_class in (None, c.gpu_class)]
+    if len(fitting) < run.gpus:
+        found = ", ".join(sorted({c.gpu_class or c.name or "unknown" for c in cards})) or "none"
+        return Reason(
+            "gpu_class", f"{run.gpus} {kind}GPUs are wanted, and {node.id} has {len(fitting)} (its GPUs: {found})"
+        )
+    free = [c for c in fitting if c.index not in room.devices]
+    if len(free) < run.gpus:
+        return Reason(
+            "gpus_taken", f"{run.gpus} {kind}GPUs are wanted, and {len(free)} of {node.id}'s {len(fitting)} are free"
+        )
+    return None
+
+
+def port(need: Need, room: Room) -> Reason | None:
+    span = range(need.settings.first_port, need.settings.last_port + 1)
+    if first_free(room.ports, span) is not None:
+        return None
+    return Reason(
+        "ports",
+        f"every port of {room.node.id} from {span.start} to {span.stop - 1} is taken",
+        "llmgw config set fleet.last_port N",
+    )
+
+
+def cards_of(facts: NodeFacts) -> tuple[GpuFacts, ...] | None:
+    """The node's cards in their order; None where nobody knows."""
+    return None if facts.gpus is None else tuple(sorted(facts.gpus, key=lambda c: c.index))
+
+
+CHECKS: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, disk, port)
+"""In the order in which people want to read them."""

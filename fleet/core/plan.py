@@ -1,0 +1,121 @@
+"""What a pass decided: a tuple of small, named steps that `fleet.apply` carries out in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.wire.reason import Reason
+from agent.wire.shard import Profile, ShardState, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Put a replica on a node: `replica` is a pending one's id, or "" for a new one."""
+
+    model: str
+    profile: str
+    run: Profile
+    source: Source
+    node: str
+    port: int
+    devices: tuple[int, ...]
+    cpu_cores: int
+    memory_bytes: int
+    replica: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A replica that no node can take now: a row that says why."""
+
+    model: str
+    reason: Reason
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A pending replica's reason has changed."""
+
+    replica: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Its back-off is over: a fresh start in the same place."""
+
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    replica: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """No new requests from now on; it ends when `drain_s` is over."""
+
+    replica: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    replica: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Nothing of it runs and nothing of it is placed: its row goes."""
+
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Whether it differs from its definition."""
+
+    replica: str
+    stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """An engine that runs, that no row knows and that is wanted just so: rows are made for it."""
+
+    node: str
+    shard_id: str
+    replica: str
+    model: str
+    profile: str
+    run: Profile
+    source: Source
+    port: int
+    incarnation: int
+    state: ShardState
+    cpu_cores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Every engine on the node is decided about: it may end what it was not asked to run."""
+
+    node: str
+
+
+Step = Place | Want | Hold | Retry | Lose | Drain | Stop | Forget | Flag | Adopt | Settle
+STOPS = (Drain, Stop, Settle)
+"""Steps that may end a running engine: never before the world is synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    steps: tuple[Step, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)

@@ -1,0 +1,41 @@
+"""Which of the nodes that fit is best: scorers in [0, 1], each with its weight. Pure.
+
+A new scorer is a function here and a line in `SCORERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fleet.core.feasibility import Need
+from fleet.core.room import Room
+
+Scorer = Callable[[Need, Room], float]
+
+
+def score(need: Need, room: Room) -> float:
+    """In [0, 1]; the higher the better."""
+    return sum(weight * scorer(need, room) for scorer, weight in SCORERS) / sum(w for _, w in SCORERS)
+
+
+def spread(need: Need, room: Room) -> float:
+    """Copies of one model on different nodes: one node's death should not take them all."""
+    return 1 / (1 + room.models[need.model])
+
+
+def idle(need: Need, room: Room) -> float:
+    """Few engines of any kind."""
+    return 1 / (1 + room.models.total())
+
+
+def free_cpu(need: Need, room: Room) -> float:
+    has = room.node.facts.cpu_count
+    return 0.5 if not has else min(max((has - room.cpu_cores) / has, 0.0), 1.0)
+
+
+def free_memory(need: Need, room: Room) -> float:
+    has = room.node.facts.memory_bytes
+    return 0.5 if not has else min(max((has - room.memory_bytes) / has, 0.0), 1.0)
+
+
+SCORERS: tuple[tuple[Scorer, float], ...] = ((spread, 4.0), (free_cpu, 2.0), (free_memory, 1.0), (idle, 1.0))

@@ -1,0 +1,245 @@
+"""From what is wanted and what is observed to a plan. Pure: the same input gives the same plan, and a plan that
+was carried out leaves an empty one.
+
+A pass looks at each replica by itself (lost, drained long enough, ready to try again), adopts engines that run
+and that nobody knows, then evens out each model. Before the world is synced nothing is ended and nothing new is
+started: what is wanted may be running on a node that has not spoken yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from agent.wire.reason import Reason
+from agent.wire.shard import ShardState
+from fleet.core import adoption, placement, room
+from fleet.core.plan import (
+    STOPS,
+    Adopt,
+    Drain,
+    Flag,
+    Forget,
+    Hold,
+    Lose,
+    Place,
+    Plan,
+    Retry,
+    Settle,
+    Step,
+    Stop,
+    Want,
+)
+from fleet.core.replica import State
+from fleet.core.world import NodeView, ReplicaView, WantedModel, World
+
+_LEAVING = frozenset({State.DRAINING, State.STOPPING})
+_SERVING = State.READY
+
+
+def plan(world: World, wanted: Iterable[WantedModel], now: float) -> Plan:
+    """The steps that bring the fleet nearer to what is wanted."""
+    return _Pass(world, tuple(sorted(wanted, key=lambda w: w.name)), now).run()
+
+
+class _Pass:
+    """One pass: gathers steps while it keeps the ledger of what they take."""
+
+    def __init__(self, world: World, wanted: tuple[WantedModel, ...], now: float) -> None:
+        self.world, self.wanted, self.now = world, wanted, now
+        self.nodes = {n.id: n for n in world.nodes}
+        self.models = {w.name: w for w in wanted}
+        self.rooms = room.of(world)
+        self.steps: list[Step] = []
+        self.by_model: dict[str, list[ReplicaView]] = {}
+
+    def run(self) -> Plan:
+        for replica in self.world.replicas:
+            if self._tend(replica):
+                self.by_model.setdefault(replica.model, []).append(replica)
+        adopted = self._adopt()
+        for name in sorted({*self.models, *self.by_model}):
+            self._even_out(name, self.by_model.get(name, []), adopted.get(name, 0))
+        self._settle()
+        steps = self.steps if self.world.synced else [s for s in self.steps if not isinstance(s, STOPS)]
+        return Plan(tuple(steps))
+
+    def _tend(self, replica: ReplicaView) -> bool:
+        """What one replica needs by itself; whether it counts for its model."""
+        if replica.state in _LEAVING:
+            if not replica.shards:
+                self.steps.append(Forget(replica.id))
+            elif replica.state is State.DRAINING and self.now - replica.since >= self.world.settings.drain_s:
+                self.steps.append(Stop(replica.id, Reason(replica.reason_code or "drained", replica.reason)))
+            return False
+        if replica.state is State.LOST:
+            if not replica.shards:
+                self.steps.append(Forget(replica.id))
+            elif replica.model not in self.models or self._ended_while_away(replica):
+                self.steps.append(Stop(replica.id, Reason("lost", "it ended while its node was away")))
+            return False
+        if replica.state in (State.PENDING, State.PARKED):
+            return True
+        if not replica.shards:  # its node was removed
+            self.steps.append(Forget(replica.id))
+            return False
+        away = next((s.node for s in replica.shards if self._lost(s.node)), None)
+        if away is not None:
+            if self.world.synced:
+                sentence = f"{away} has not been heard for {self.world.settings.node_lost_s:.0f} s"
+                self.steps.append(Lose(replica.id, Reason("node_lost", sentence, f"llmgw node show {away}")))
+                return False
+            return True
+        due = replica.next_try_at is None or replica.next_try_at <= self.now
+        if replica.state is State.BACKOFF and due and self._present(replica):
+            self.steps.append(Retry(replica.id))
+        return True
+
+    def _adopt(self) -> dict[str, int]:
+        """Engines that run just as they are wanted and that no row knows; how many a model."""
+        counts: dict[str, int] = {}
+        known = {r.id for r in self.world.replicas}
+        for stray in self.world.strays:
+            wanted = self.models.get(stray.model)
+            if wanted is None or stray.dismissed or stray.replica_id in known:
+                continue
+            has = len(self._fresh(wanted, self.by_model.get(wanted.name, []))) + counts.get(wanted.name, 0)
+            if has >= wanted.replicas:
+                continue
+            step = adoption.adopt(stray, wanted)
+            if step is not None:
+                self.steps.append(step)
+                known.add(step.replica)
+                counts[wanted.name] = counts.get(wanted.name, 0) + 1
+                self.rooms[step.node].take(step.model, adoption.shard(step))
+        return counts
+
+    def _even_out(self, name: str, replicas: list[ReplicaView], adopted: int) -> None:
+        wanted = self.models.get(name)
+        count = wanted.replicas if wanted is not None else 0
+        if wanted is None or count == 0:
+            code = "model_stopped" if wanted is not None else "model_removed"
+            why = f"the model {name} was {'stopped' if wanted is not None else 'removed'}"
+            for replica in replicas:
+                self._end(replica, Reason(code, why))
+            return
+        for replica in replicas:
+            stale = self._stale(wanted, replica)
+            if stale != replica.stale:
+                self.steps.append(Flag(replica.id, stale))
+        fresh = self._fresh(wanted, replicas)
+        old = [r for r in replicas if r not in fresh]
+        for replica in sorted(fresh, key=self._worth)[: max(len(fresh) + adopted - count, 0)]:
+            self._end(replica, Reason("surplus", f"{count} replicas of {name} are wanted"))
+            fresh.remove(replica)
+        for replica in [r for r in old if r.state is not _SERVING]:
+            self._end(replica, self._why_old(replica))
+            old.remove(replica)
+        self._retire(old, fresh, count)
+        unplaced = self._start(wanted, fresh, old, count - len(fresh) - adopted)
+        if unplaced:
+            self._make_way(wanted, old)
+
+    def _start(self, wanted: WantedModel, fresh: list[ReplicaView], old: list[ReplicaView], missing: int) -> bool:
+        """Places pending replicas and as many new ones as are missing; whether one found no place."""
+        settings, unplaced = self.world.settings, False
+        if not self.world.synced:
+            return False
+        pending = [r for r in fresh if r.state is State.PENDING]
+        if old:  # one at a time beyond the count, so that a change does not double the load
+            on_the_way = any(r.state is not _SERVING for r in fresh)
+            missing = 0 if on_the_way else min(missing, 1)
+        for replica in pending:
+            match placement.place(wanted, self.rooms, settings, replica.id):
+                case Place() as step:
+                    self.steps.append(step)
+                case found:
+                    unplaced = True
+                    if (replica.reason_code, replica.reason) != (found.reason.code, found.reason.sentence):
+                        self.steps.append(Hold(replica.id, found.reason))
+        for ordinal in range(missing):
+            match placement.place(wanted, self.rooms, settings):
+                case Place() as step:
+                    self.steps.append(step)
+                case found:
+                    unplaced = True
+                    self.steps.append(Want(wanted.name, found.reason, ordinal))
+        return unplaced
+
+    def _retire(self, old: list[ReplicaView], fresh: list[ReplicaView], count: int) -> None:
+        """Ends serving replicas that differ, as far as enough others serve."""
+        serving = sum(r.state is _SERVING for r in fresh)
+        spare = serving + len(old) - count
+        for replica in sorted(old, key=self._worth)[: max(spare, 0)]:
+            self._end(replica, self._why_old(replica))
+            old.remove(replica)
+
+    def _make_way(self, wanted: WantedModel, old: list[ReplicaView]) -> None:
+        """Nothing new fits beside the old: what is on a node that is drained goes anyway; else one is replaced in
+        place, if the new one would fit there."""
+        for replica in [r for r in old if self._drained(r)]:
+            self._end(replica, self._why_old(replica))
+            old.remove(replica)
+        if any(r.state in _LEAVING for r in self.world.replicas if r.model == wanted.name):
+            return
+        for replica in sorted(old, key=self._worth):
+            if placement.fits(wanted, room.relieved(self.rooms, replica), self.world.settings):
+                self._end(replica, self._why_old(replica))
+                return
+
+    def _end(self, replica: ReplicaView, reason: Reason) -> None:
+        if not self.world.synced:
+            return
+        if not replica.shards:
+            self.steps.append(Forget(replica.id))
+        elif replica.state is _SERVING and self.world.settings.drain_s > 0:
+            self.steps.append(Drain(replica.id, reason))
+        else:
+            self.steps.append(Stop(replica.id, reason))
+
+    def _settle(self) -> None:
+        """A node whose strays are all decided may end what it was not asked to run."""
+        adopting = {s.shard_id for s in self.steps if isinstance(s, Adopt)}
+        for node in self.world.nodes:
+            if node.settled or not node.reported:
+                continue
+            left = [s for s in self.world.strays if s.node == node.id and s.shard_id not in adopting]
+            if not any(s.foreign and not s.dismissed for s in left):
+                self.steps.append(Settle(node.id))
+
+    def _fresh(self, wanted: WantedModel, replicas: list[ReplicaView]) -> list[ReplicaView]:
+        return [r for r in replicas if not self._stale(wanted, r) and not self._drained(r)]
+
+    def _stale(self, wanted: WantedModel, replica: ReplicaView) -> bool:
+        """Whether what was placed would be started otherwise today."""
+        if replica.run is None:
+            return False
+        profile = wanted.profile(replica.profile)
+        return profile is None or (profile.run, wanted.source(profile)) != (replica.run, replica.source)
+
+    def _why_old(self, replica: ReplicaView) -> Reason:
+        if self._drained(replica):
+            return Reason("node_draining", f"{replica.shards[0].node} is being drained")
+        return Reason("stale", f"the definition of {replica.model} has changed")
+
+    def _worth(self, replica: ReplicaView) -> tuple[bool, int, float, str]:
+        """The least worth first: not serving, on a crowded or cordoned node, young."""
+        order = (State.PARKED, State.PENDING, State.BACKOFF, State.STARTING, State.LOADING, State.READY)
+        cordoned = any((n := self.nodes.get(s.node)) is not None and n.cordoned for s in replica.shards)
+        return (not cordoned and replica.state is _SERVING, order.index(replica.state), -replica.created, replica.id)
+
+    def _drained(self, replica: ReplicaView) -> bool:
+        return self._any_node(replica, lambda n: n.draining)
+
+    def _present(self, replica: ReplicaView) -> bool:
+        return not self._any_node(replica, lambda n: not (n.connected and n.reported))
+
+    def _any_node(self, replica: ReplicaView, test: Callable[[NodeView], bool]) -> bool:
+        return any(test(n) for s in replica.shards if (n := self.nodes.get(s.node)) is not None)
+
+    def _lost(self, node: str) -> bool:
+        found = self.nodes.get(node)
+        return found is not None and found.lost
+
+    def _ended_while_away(self, replica: ReplicaView) -> bool:
+        gone = all(s.observed in (None, ShardState.STOPPED, ShardState.FAILED) for s in replica.shards)
+        return gone and self._present(replica) and not any(self._lost(s.node) for s in replica.shards)

@@ -1,0 +1,124 @@
+"""A replica's life: its states, the legal ways between them, and what a node's report makes of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.wire.shard import ShardState
+from llmgw.cluster.core.settings import FleetSettings
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    STARTING = "starting"
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    BACKOFF = "backoff"
+    PARKED = "parked"
+    LOST = "lost"
+
+
+_ENDS = frozenset({State.STOPPING})
+_RUNS = frozenset({State.STARTING, State.LOADING, State.READY})
+LEGAL: dict[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.STARTING, State.PARKED}) | _ENDS,
+    State.STARTING: _RUNS | {State.PENDING, State.BACKOFF, State.PARKED, State.LOST} | _ENDS,
+    State.LOADING: _RUNS | {State.PENDING, State.BACKOFF, State.PARKED, State.LOST} | _ENDS,
+    State.READY: _RUNS | {State.DRAINING, State.BACKOFF, State.PARKED, State.LOST} | _ENDS,
+    State.DRAINING: frozenset({State.LOST}) | _ENDS,
+    State.STOPPING: frozenset(),
+    State.BACKOFF: _RUNS | {State.PENDING, State.PARKED, State.LOST} | _ENDS,
+    State.PARKED: frozenset({State.PENDING, State.STARTING}) | _ENDS,
+    State.LOST: _RUNS | {State.BACKOFF, State.PARKED, State.PENDING} | _ENDS,
+}
+"""Where a replica may go from a state; from `stopping` only away."""
+
+PLACED = frozenset({*_RUNS, State.DRAINING, State.BACKOFF})
+"""What a node is asked to run. A lost node is not: when it is back, its report decides."""
+
+_WORST = (
+    ShardState.FAILED,
+    ShardState.STOPPED,
+    ShardState.STOPPING,
+    ShardState.FETCHING,
+    ShardState.STARTING,
+    ShardState.LOADING,
+    ShardState.READY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank as last reported; None: its node does not report it."""
+
+    observed: ShardState | None
+    incarnation: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A replica before a report is taken in."""
+
+    state: State
+    incarnation: int
+    failures: int = 0
+    ready_at: float | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a report makes of a replica. `gone`: nothing of it runs any more, its row may go."""
+
+    state: State
+    reason: str = ""
+    reason_code: str = ""
+    failures: int = 0
+    next_try_at: float | None = None
+    gone: bool = False
+
+
+def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: float) -> Outcome | None:
+    """What the ranks' reports make of a replica; None: nothing new."""
+    if seen.state is State.STOPPING:
+        ended = all(r.observed in (None, ShardState.STOPPED, ShardState.FAILED) for r in ranks)
+        return Outcome(seen.state, gone=True) if ended else None
+    if seen.state in (State.PARKED, State.PENDING):
+        return None
+    current = [r for r in ranks if r.observed is not None and (r.incarnation or 1) >= seen.incarnation]
+    if not current:
+        return None
+    worst = min(current, key=lambda r: _WORST.index(r.observed or ShardState.STOPPED))
+    match worst.observed:
+        case ShardState.FAILED if seen.state is State.DRAINING:
+            return Outcome(State.STOPPING, worst.reason, "failed_while_draining")
+        case ShardState.FAILED:
+            return None if seen.state is State.BACKOFF else failed(seen, worst.reason, settings, now)
+        case ShardState.READY if len(current) == len(ranks):
+            target = State.READY
+        case ShardState.LOADING | ShardState.READY:
+            target = State.LOADING
+        case _:
+            target = State.STARTING
+    if seen.state is State.DRAINING or target is seen.state:
+        return None
+    failures = seen.failures
+    reason = "" if target is State.READY else worst.reason
+    return Outcome(target, reason, "", failures)
+
+
+def failed(seen: Seen, reason: str, settings: FleetSettings, now: float) -> Outcome:
+    """Back-off, doubled with each failure in a row; parked, with the reason, after the last one."""
+    served = seen.state is State.READY and seen.since is not None and now - seen.since >= settings.healthy_s
+    failures = 1 if served else seen.failures + 1
+    words = reason or "the engine ended without a word"
+    if failures >= settings.park_after:
+        sentence = f"{failures} starts in a row failed; the last: {words}"
+        return Outcome(State.PARKED, sentence, "parked", failures)
+    wait_s = min(settings.backoff_first_s * 2 ** (failures - 1), settings.backoff_most_s)
+    return Outcome(State.BACKOFF, words, "start_failed", failures, now + wait_s)

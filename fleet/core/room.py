@@ -1,0 +1,78 @@
+"""What is left on each node while a plan is being made: a ledger that placements are written into. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fleet.core.replica import State
+from fleet.core.world import NodeView, ReplicaView, ShardView, World
+
+
+@dataclass(slots=True)
+class Room:
+    """One node's reservations: ours alone, whether or not the engine has taken them yet."""
+
+    node: NodeView
+    ports: set[int] = field(default_factory=set)
+    devices: set[int] = field(default_factory=set)
+    cpu_cores: int = 0
+    memory_bytes: int = 0
+    untouched_bytes: int = 0
+    """Reserved, and not yet taken by the engine: the node still counts it as free."""
+    models: Counter[str] = field(default_factory=Counter)
+
+    def take(self, model: str, shard: ShardView) -> None:
+        self.ports.add(shard.port)
+        self.devices.update(shard.devices)
+        self.cpu_cores += shard.cpu_cores
+        self.memory_bytes += shard.memory_bytes
+        self.untouched_bytes += _untouched(shard)
+        self.models[model] += 1
+
+    def without(self, model: str, shard: ShardView) -> Room:
+        """The room that there would be if that shard were gone; its port stays taken until it really is."""
+        return Room(
+            node=self.node,
+            ports=self.ports,
+            devices=self.devices - set(shard.devices),
+            cpu_cores=self.cpu_cores - shard.cpu_cores,
+            memory_bytes=self.memory_bytes - shard.memory_bytes,
+            # What it holds in memory comes free with it.
+            untouched_bytes=self.untouched_bytes - _untouched(shard) - (shard.memory_measured_bytes or 0),
+            models=self.models - Counter([model]),
+        )
+
+
+def of(world: World) -> dict[str, Room]:
+    """Every node's room under what is placed now."""
+    rooms = {node.id: Room(node) for node in world.nodes}
+    for replica in world.replicas:
+        for shard in replica.shards:
+            if shard.node in rooms:
+                if replica.state is State.PARKED:
+                    rooms[shard.node].ports.add(shard.port)  # it runs nothing, and its row still names the port
+                else:
+                    rooms[shard.node].take(replica.model, shard)
+    for stray in world.strays:
+        if stray.port is not None and stray.node in rooms:
+            rooms[stray.node].ports.add(stray.port)
+    return rooms
+
+
+def relieved(rooms: dict[str, Room], replica: ReplicaView) -> dict[str, Room]:
+    """The rooms as they would be without `replica`."""
+    changed = dict(rooms)
+    for shard in replica.shards:
+        if shard.node in changed:
+            changed[shard.node] = changed[shard.node].without(replica.model, shard)
+    return changed
+
+
+def first_free(ports: set[int], span: Iterable[int]) -> int | None:
+    return next((p for p in span if p not in ports), None)
+
+
+def _untouched(shard: ShardView) -> int:
+    return max(shard.memory_bytes - (shard.memory_measured_bytes or 0), 0)

@@ -1,0 +1,140 @@
+"""The fleet as values: what a plan is made from. Seconds are Unix seconds, sizes bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.wire.facts import NodeFacts
+from agent.wire.shard import Profile, ShardState, Source
+from catalog.core.definition import Definition, ProfileDefinition
+from fleet.core.replica import State
+from llmgw.cluster.core.settings import FleetSettings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as the store knows it. `labels` are the stored ones laid over the agent's own."""
+
+    id: str
+    facts: NodeFacts = field(default_factory=NodeFacts)
+    labels: dict[str, str] = field(default_factory=dict)
+    cordoned: bool = False
+    draining: bool = False
+    connected: bool = True
+    reported: bool = True
+    """It has told everything since the link that it is connected to began."""
+    lost: bool = False
+    memory_free_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShardView:
+    """Where a rank was put, what is reserved for it there, and what its node last said of it."""
+
+    rank: int
+    node: str
+    port: int
+    devices: tuple[int, ...] = ()
+    cpu_cores: int = 0
+    memory_bytes: int = 0
+    memory_measured_bytes: int | None = None
+    observed: ShardState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """`run` and `source` are what was placed; None before the first placement."""
+
+    id: str
+    model: str
+    state: State
+    since: float
+    profile: str = ""
+    run: Profile | None = None
+    source: Source | None = None
+    shards: tuple[ShardView, ...] = ()
+    failures: int = 0
+    next_try_at: float | None = None
+    incarnation: int = 1
+    stale: bool = False
+    reason_code: str = ""
+    reason: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StrayView:
+    """A shard that a node reports and no row describes. `key` is the engine key that its replica id gives."""
+
+    node: str
+    shard_id: str
+    replica_id: str
+    model: str
+    state: ShardState
+    port: int | None = None
+    fingerprint: str | None = None
+    incarnation: int = 1
+    foreign: bool = False
+    dismissed: bool = False
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One consistent look at the fleet. `version` is what must not have moved when a plan is committed."""
+
+    nodes: tuple[NodeView, ...]
+    replicas: tuple[ReplicaView, ...] = ()
+    strays: tuple[StrayView, ...] = ()
+    synced: bool = True
+    """Every known node has reported, or its grace is over: only now may anything be stopped."""
+    settings: FleetSettings = field(default_factory=FleetSettings)
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedModel:
+    """What people asked for: a definition, and whether it was told to rest."""
+
+    definition: Definition
+    stopped: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def replicas(self) -> int:
+        return 0 if self.stopped else max(self.definition.scaling.min, 0)
+
+    @property
+    def profiles(self) -> tuple[ProfileDefinition, ...]:
+        """In the order in which they are tried."""
+        return tuple(sorted(self.definition.profiles, key=lambda p: -p.priority))
+
+    def profile(self, name: str) -> ProfileDefinition | None:
+        return next((p for p in self.definition.profiles if p.run.name == name), None)
+
+    def source(self, profile: ProfileDefinition) -> Source:
+        """The weights that `profile` runs: its own, else the model's."""
+        if profile.source is not None:
+            return Source(url=profile.source, sha256=profile.sha256)
+        return Source(url=self.definition.source, sha256=self.definition.sha256)
+
+
+def synced(*, link_since: float | None, reported_at: tuple[float | None, ...], grace_s: float, now: float) -> bool:
+    """Whether the fleet has been heard: by a link that has been up since `link_since` (None: no link is up)."""
+    if link_since is None:
+        return False
+    if now - link_since >= grace_s:
+        return True
+    return all(at is not None and at >= link_since for at in reported_at)
+
+
+def lost(*, link_since: float | None, last_seen: float | None, lost_s: float, now: float) -> bool:
+    """Whether a node is given up. Time in which nobody could have heard it does not count."""
+    if link_since is None or last_seen is None:
+        return False
+    return now - max(last_seen, link_since) > lost_s

@@ -1,0 +1,167 @@
+"""The conversation with one agent: hello, welcome or refused, one report, heartbeats; desired state goes down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.utils import timezone
+
+from agent.wire import codec
+from agent.wire.messages import (
+    PROTOCOL,
+    Answer,
+    Heartbeat,
+    Hello,
+    Message,
+    Refused,
+    Report,
+    Welcome,
+)
+from fleet.actions import observe
+from fleet.link import admission
+from fleet.link.protocol import SCOPE_KEY, Peer
+from fleet.link.sessions import Session, Sessions, essence
+
+log = logging.getLogger(__name__)
+
+HELLO_S = 5.0
+"""How long a connection may stay without saying who it is."""
+REFUSED_CODE = 4403
+
+
+class AgentConsumer(AsyncWebsocketConsumer):
+    """One connection. Messages of one agent are taken in order, one at a time."""
+
+    channel_layer_alias = "none"  # no layer: the link must go on when Redis is down (nudges come to `rounds`)
+    sessions: Sessions
+    link: str = ""
+
+    def __init__(self, sessions: Sessions, link: str) -> None:
+        super().__init__()
+        self.sessions, self.link = sessions, link
+        self.session: Session | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._store_id = ""
+        self._over = False
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        # Not the base's: that one looks after database connections at every message, heartbeats too.
+        handler = getattr(self, message["type"].replace(".", "_"), None)
+        if handler is not None:
+            await handler(message)
+
+    async def connect(self) -> None:
+        await self.accept()
+        loop = asyncio.get_running_loop()
+        late = Refused("no_hello", f"no hello came within {HELLO_S:.0f} seconds", retry_s=5)
+        self._deadline = loop.call_later(HELLO_S, lambda: loop.create_task(self.refuse(late)))
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._over:
+            return
+        try:
+            message = codec.decode(bytes_data if bytes_data is not None else text_data or "")
+        except codec.UnknownMessage as e:
+            log.info("%s sent %s, which is skipped", self._name(), e)
+            return
+        except codec.BadMessage as e:
+            await self.refuse(Refused("bad_message", str(e), retry_s=30))
+            return
+        if self.session is None:
+            await self._hello(message)
+            return
+        self.session.heard = time.monotonic()
+        match message:
+            case Report():
+                await self._report(self.session, message)
+            case Heartbeat():
+                await self._heartbeat(self.session, message)
+            case Answer():
+                waiting = self.session.answers.pop(message.id, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+            case _:
+                log.info("%s sent a %s, which is not for it to send", self._name(), type(message).__name__)
+
+    async def disconnect(self, code: int) -> None:
+        self._over = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self.session is not None:
+            self.sessions.remove(self.session)
+            log.info("%s is gone (%s)", self._name(), code)
+
+    async def refuse(self, refused: Refused) -> None:
+        """Says why, and closes."""
+        if self._over:
+            return
+        self._over = True
+        log.warning("%s is refused: %s", self._name(), refused.sentence)
+        await self.send(bytes_data=codec.encode(refused))
+        await self.close(REFUSED_CODE)
+
+    async def tell(self, message: Message) -> None:
+        """Sends a message, unless the connection is over."""
+        if not self._over:
+            await self.send(bytes_data=codec.encode(message))
+
+    async def _hello(self, message: Message) -> None:
+        peer: Peer | None = self.scope.get(SCOPE_KEY)
+        if not isinstance(message, Hello):
+            await self.refuse(Refused("no_hello", f"the first message must be a hello, not a {type(message).__name__}"))
+            return
+        if peer is None:
+            await self.refuse(Refused("no_certificate", "this connection showed no certificate"))
+            return
+        rival = admission.identity(message, peer) or self.sessions.rival(message.node_id, message.instance)
+        if rival is not None:
+            await self.refuse(rival)
+            return
+        found = await database_sync_to_async(admission.admit)(message, peer, self.link)
+        if isinstance(found, Refused):
+            await self.refuse(found)
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._over:  # it left, or took too long, while the store was asked
+            self.sessions.gone.add(message.node_id)
+            return
+        self._store_id = found.store_id
+        self.session = Session(message.node_id, peer.serial, message.instance, self.tell, self.refuse)
+        await self.sessions.add(self.session)
+        log.info("%s is connected (agent %s)", message.node_id, message.agent_version or "of unknown version")
+        await self.tell(Welcome(found.store_id, PROTOCOL, found.heartbeat_s, time.time(), found.settings))
+
+    async def _report(self, session: Session, message: Report) -> None:
+        await database_sync_to_async(observe.report)(node_id=session.node_id, message=message, store_id=self._store_id)
+        session.reported = True
+        session.told = essence(message.shards, message.generation)
+        self.sessions.look.set()
+
+    async def _heartbeat(self, session: Session, message: Heartbeat) -> None:
+        self.sessions.beats[session.node_id] = observe.Beat(
+            node_id=session.node_id,
+            at=timezone.now(),
+            taken_generation=message.generation,
+            memory_free_bytes=message.memory_free_bytes,
+            disk_free_bytes=message.disk_free_bytes,
+            load_1m=message.load_1m,
+        )
+        told = essence(message.shards, message.generation)
+        if told == session.told or not session.reported:
+            return
+        await database_sync_to_async(observe.heartbeat)(
+            node_id=session.node_id, shards=message.shards, taken_generation=message.generation
+        )
+        session.told = told
+
+    def _name(self) -> str:
+        if self.session is not None:
+            return self.session.node_id
+        peer = self.scope.get(SCOPE_KEY)
+        return peer.common_name if peer is not None else f"somebody at {(self.scope.get('client') or ['?'])[0]}"

@@ -1,0 +1,57 @@
+"""What connected nodes are to run now, for many nodes in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agent.wire.messages import Desired
+from fleet import apply, models
+from fleet.core.desired import Stamp, desired
+from fleet.core.replica import PLACED
+from fleet.core.world import ReplicaView, ShardView
+from fleet.selectors.world import engine_key, replica_view, shard_view
+from llmgw.cluster import leases
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a node's desired state stands."""
+
+    generation: int
+    settled: bool
+
+
+def positions(link: str) -> dict[str, Position]:
+    """Of every node that this link holds; one query. A node that is absent was removed."""
+    rows = models.Node.objects.filter(link=link).values_list("node_id", "generation", "settled")
+    return {node: Position(generation, settled) for node, generation, settled in rows}
+
+
+def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
+    """The whole wanted state of each of `nodes`."""
+    names = dict(models.Node.objects.filter(node_id__in=nodes).values_list("pk", "node_id"))
+    stood = {n.node_id: n for n in models.Node.objects.filter(pk__in=names)}
+    rows = models.Replica.objects.filter(state__in=PLACED, shards__node__in=names).distinct().order_by("id")
+    replicas = list(rows)
+    shards: dict[int, list[ShardView]] = defaultdict(list)
+    everywhere = dict(models.Node.objects.values_list("pk", "node_id")) if replicas else {}
+    for row in models.Shard.objects.filter(replica__in=replicas).order_by("rank"):
+        shards[row.replica_id].append(shard_view(row, everywhere[row.node_id]))
+    placed: dict[str, list[ReplicaView]] = defaultdict(list)
+    for replica in replicas:
+        view = replica_view(replica, tuple(shards[replica.pk]))
+        for node in {s.node for s in view.shards}:
+            placed[node].append(view)
+    term = leases.term(apply.LEASE)
+    return {
+        name: desired(
+            name,
+            placed[name],
+            Stamp(store_id, term, node.generation),
+            settled=node.settled,
+            key=engine_key,
+        )
+        for name, node in stood.items()
+    }

@@ -1,0 +1,154 @@
+"""What the link does each second, and at once when it is nudged: sends desired states that moved, closes what was
+revoked or removed, writes the gathered figures, keeps its lease. A round that fails is logged and comes again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from datetime import timedelta
+from typing import Any
+
+import redis.asyncio
+import redis.exceptions
+from channels.db import database_sync_to_async
+from django.db import transaction
+from django.utils import timezone
+
+from agent.wire.messages import Question, Refused
+from fleet import models, questions
+from fleet.actions import observe
+from fleet.link import orders
+from fleet.link.sessions import Session, Sessions
+from fleet.nudges import CHANNEL
+from llmgw.cluster import leases
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+BEATS_S = 5.0
+LEASE_S = 15.0
+
+
+class Rounds:
+    """The link's own work beside its conversations."""
+
+    def __init__(self, sessions: Sessions, link: str, holder: str, store_id: str) -> None:
+        self.sessions, self.link, self.holder, self.store_id = sessions, link, holder, store_id
+        self._beats_at = 0.0
+        self._revoked_at = timezone.now()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Takes the lease: from now on this process is the one that hears the fleet."""
+        leases.take(self.link, self.holder, LEASE_S)
+        models.Node.objects.filter(link=self.link, connected=True).update(connected=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.round()
+            except asyncio.CancelledError:
+                raise
+            except Exception:  # the process's outermost loop: the store may be away; the next round may succeed
+                log.exception("a round of the link failed; it comes again")
+                await asyncio.sleep(PERIOD_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.sessions.look.wait(), PERIOD_S)
+            self.sessions.look.clear()
+
+    async def round(self) -> None:
+        flush = time.monotonic() - self._beats_at >= BEATS_S
+        beats = [self.sessions.beats.pop(n) for n in list(self.sessions.beats)] if flush else []
+        gone = {n for n in self.sessions.gone if self.sessions.get(n) is None}
+        self.sessions.gone -= gone
+        held = list(self.sessions)  # before the store is read: whoever comes later has its turn in the next round
+        positions, revoked = await database_sync_to_async(self._store)(beats, gone, flush)
+        if flush:
+            self._beats_at = time.monotonic()
+        moved: dict[str, Session] = {}
+        for session in held:
+            where = positions.get(session.node_id)
+            if session.serial in revoked:
+                sentence = f"the certificate {session.serial} of {session.node_id} was revoked"
+                await session.refuse(Refused("certificate_revoked", sentence))
+            elif where is None:
+                await session.refuse(Refused("unknown_node", f"the node {session.node_id} was removed"))
+            elif session.reported and session.sent != (self.store_id, where.generation, where.settled):
+                moved[session.node_id] = session
+        if moved:
+            await self._send(moved)
+
+    async def finish(self) -> None:
+        """The last writes of a link that stops in order."""
+        beats = list(self.sessions.beats.values())
+        gone = {s.node_id for s in self.sessions} | self.sessions.gone
+        await database_sync_to_async(self._store)(beats, gone, False)
+        await database_sync_to_async(leases.take)(self.link, "", 0)
+
+    async def listen(self, url: str) -> None:
+        """Nudges and questions by Redis, for as long as it is there; without it the rounds alone do the work."""
+        while True:
+            try:
+                async with redis.asyncio.Redis.from_url(url) as client, client.pubsub() as channel:
+                    await channel.subscribe(CHANNEL)
+                    async for message in channel.listen():
+                        if message["type"] == "message":
+                            self._heard(message["data"], client)
+            except (redis.exceptions.RedisError, OSError) as e:
+                log.debug("no nudges for a moment: %s", e)
+                await asyncio.sleep(0.5)
+
+    def _store(
+        self, beats: list[observe.Beat], gone: set[str], renew: bool
+    ) -> tuple[dict[str, orders.Position], set[str]]:
+        """The round's visit to the store."""
+        if renew:
+            leases.hold(self.link, self.holder, LEASE_S)
+        if beats:
+            observe.beats(beats)
+        if gone:
+            with transaction.atomic():
+                models.Node.objects.filter(node_id__in=gone, link=self.link).update(connected=False)
+        since, self._revoked_at = self._revoked_at, timezone.now()
+        revoked = models.Certificate.objects.filter(revoked_at__gte=since - timedelta(seconds=10))
+        return orders.positions(self.link), set(revoked.values_list("serial", flat=True))
+
+    async def _send(self, moved: dict[str, Session]) -> None:
+        states = await database_sync_to_async(orders.desired_states)(list(moved), self.store_id)
+        for node, state in states.items():
+            session = moved[node]
+            await session.send(state)
+            session.sent = (state.store_id, state.generation, state.synced)
+            session.told = None  # take the next heartbeat in whole: rows have moved under it
+
+    def _heard(self, data: bytes, client: redis.asyncio.Redis) -> None:
+        try:
+            message: dict[str, Any] = json.loads(data)
+        except ValueError:
+            return
+        if "nudge" in message:
+            self.sessions.look.set()
+        elif (session := self.sessions.get(str(message.get("node")))) is not None:
+            task = asyncio.get_running_loop().create_task(self._ask(session, message, client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, session: Session, message: dict[str, Any], client: redis.asyncio.Redis) -> None:
+        """Passes a question on, and its answer back to whoever waits at the reply key."""
+        question = Question(str(message["id"]), str(message["kind"]), dict(message.get("args") or {}))
+        waiting = session.answers[question.id] = asyncio.get_running_loop().create_future()
+        try:
+            await session.send(question)
+            answer = await asyncio.wait_for(waiting, float(message.get("timeout_s", 5)))
+        except (TimeoutError, asyncio.CancelledError):
+            return  # whoever asked has its own time-out
+        finally:
+            session.answers.pop(question.id, None)
+        key = questions.reply_key(question.id)
+        with contextlib.suppress(redis.exceptions.RedisError, OSError):
+            await client.rpush(key, questions.encode(answer))
+            await client.expire(key, 30)

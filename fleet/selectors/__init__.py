@@ -1,0 +1,20 @@
+"""Reading the fleet: plain values for commands, the API, the portal, the planner and the gateway."""
+
+from __future__ import annotations
+
+from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
+from fleet.selectors.serving import endpoints, model_states
+from fleet.selectors.world import load_wanted, load_world
+
+__all__ = [
+    "certificates",
+    "endpoints",
+    "events",
+    "load_wanted",
+    "load_world",
+    "model_states",
+    "node",
+    "nodes",
+    "replica",
+    "replicas",
+]

@@ -1,0 +1,230 @@
+"""Nodes, replicas and certificates as plain dicts: one reading for commands, the API and the portal.
+
+Sizes are bytes, times are datetimes, an unknown figure is None.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from fleet import models
+from fleet.core import world as core
+from fleet.core.replica import State
+from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
+from llmgw.cluster import leases
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.errors import NotFound
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Every node, in the order of their ids."""
+    now = timezone.now()
+    told = _Told(now)
+    counts: dict[int, list[str]] = defaultdict(list)
+    reserved: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for s in models.Shard.objects.select_related("replica"):
+        counts[s.node_id].append(s.replica.state)
+        if s.replica.state != State.PARKED:
+            reserved[s.node_id].append((s.cpu_cores, s.memory_bytes))
+    return [_node(n, told, counts[n.pk], reserved[n.pk]) for n in models.Node.objects.all()]
+
+
+def node(node_id: str) -> dict[str, Any]:
+    """One node in full: its facts, its replicas, what it runs that nobody knows. Raises `NotFound`."""
+    row = models.Node.objects.filter(node_id=node_id).first()
+    if row is None:
+        raise NotFound("no_such_node", f"there is no node {node_id}", "llmgw node list")
+    shards = list(row.shards.select_related("replica"))
+    states = [s.replica.state for s in shards]
+    reserved = [(s.cpu_cores, s.memory_bytes) for s in shards if s.replica.state != State.PARKED]
+    facts = facts_of(row)
+    strays = row.strays.all()
+    return {
+        **_node(row, _Told(timezone.now()), states, reserved),
+        "hostname": facts.hostname,
+        "os": facts.os,
+        "arch": facts.arch,
+        "cpu_model": facts.cpu_model,
+        "vector_extensions": list(facts.vector_extensions) if facts.vector_extensions is not None else None,
+        "disk_bytes": facts.disk_bytes,
+        "driver": facts.driver,
+        "protocol": row.protocol,
+        "boot_id": facts.boot_id,
+        "connected_at": row.connected_at,
+        "reported_at": row.reported_at,
+        "joined_at": row.created_at,
+        "generation": row.generation,
+        "taken_generation": row.taken_generation,
+        "engine_details": [
+            {"name": e.name, "version": e.version, "build": e.build, "problem": e.problem} for e in facts.engines or ()
+        ],
+        "gpu_details": [
+            {
+                "index": g.index,
+                "name": g.name,
+                "gpu_class": g.gpu_class,
+                "memory_bytes": g.memory_bytes,
+                "temperature_c": g.temperature_c,
+            }
+            for g in facts.gpus or ()
+        ],
+        "running": replicas(node=node_id),
+        "strays": [
+            {"shard": s.shard_id, "model": s.model, "state": s.state, "foreign": s.foreign, "since": s.seen_at}
+            for s in strays
+        ],
+    }
+
+
+def replicas(model: str | None = None, node: str | None = None) -> list[dict[str, Any]]:
+    """Every replica, or a model's, or a node's."""
+    rows = models.Replica.objects.prefetch_related("shards__node")
+    if model is not None:
+        rows = rows.filter(model=model)
+    if node is not None:
+        rows = rows.filter(shards__node__node_id=node).distinct()
+    return [_replica(r) for r in rows]
+
+
+def replica(public_id: str) -> dict[str, Any]:
+    """One replica in full. Raises `NotFound`."""
+    row = models.Replica.objects.prefetch_related("shards__node").filter(public_id=public_id).first()
+    if row is None:
+        raise NotFound("no_such_replica", f"there is no replica {public_id}", "llmgw replica list")
+    return {
+        **_replica(row),
+        "spec": row.spec,
+        "shards": [
+            {
+                "rank": s.rank,
+                "node": s.node.node_id,
+                "port": s.port,
+                "devices": s.devices,
+                "observed": s.observed or None,
+                "reason": s.reason,
+                "last_words": s.last_words,
+                "pid": s.pid,
+                "progress": s.progress,
+                "memory_bytes": s.memory_measured_bytes,
+                "reserved_memory_bytes": s.memory_bytes,
+                "reserved_cpu_cores": s.cpu_cores,
+            }
+            for s in row.shards.all()
+        ],
+    }
+
+
+def events(replica: str | None = None, model: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    """The history of a replica or a model, newest first; it outlives the replica."""
+    rows = models.ReplicaEvent.objects.all()
+    if replica is not None:
+        rows = rows.filter(replica=replica)
+    if model is not None:
+        rows = rows.filter(model=model)
+    return list(rows.values("at", "replica", "model", "node", "state", "reason")[:limit])
+
+
+def certificates() -> list[dict[str, Any]]:
+    """Every certificate that was issued, newest first."""
+    now = timezone.now()
+    return [
+        {
+            "serial": c.serial,
+            "node": c.common_name,
+            "state": "revoked" if c.revoked_at else "expired" if c.not_after < now else "valid",
+            "expires": c.not_after,
+            "issued": c.created_at,
+            "revoked": c.revoked_at,
+            "reason": c.reason,
+        }
+        for c in models.Certificate.objects.all()
+    ]
+
+
+class _Told:
+    """What a node's state is judged by."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now.timestamp()
+        self.lost_s = cluster_settings.in_force().fleet.node_lost_s
+        self.link_since = leases.oldest_start(LINK_LEASE, self.now)
+
+    def state(self, row: models.Node) -> tuple[str, str]:
+        """(one word, one sentence where there is something to say)."""
+        seen = stamp(row.last_seen)
+        ago = f"last heard {self.now - seen:.0f} s ago" if seen is not None else "never heard"
+        if row.refused:
+            return "refused", row.refused
+        if core.lost(link_since=self.link_since, last_seen=seen, lost_s=self.lost_s, now=self.now):
+            return "lost", ago
+        if self.link_since is None:
+            return "unknown", "the agent link does not run"
+        if not row.connected:
+            return "away", ago
+        if row.draining:
+            return "draining", ""
+        if row.cordoned:
+            return "cordoned", ""
+        if not row.settled:
+            return "unsettled", "it runs engines that nobody has decided about"
+        return "ready", ""
+
+
+def _node(row: models.Node, told: _Told, states: Iterable[str], reserved: list[tuple[int, int]]) -> dict[str, Any]:
+    facts = facts_of(row)
+    state, reason = told.state(row)
+    found = list(states)
+    return {
+        "node": row.node_id,
+        "state": state,
+        "reason": reason,
+        "address": facts.address,
+        "connected": row.connected,
+        "cordoned": row.cordoned,
+        "draining": row.draining,
+        "replicas": len(found),
+        "ready": sum(s in (State.READY, State.DRAINING) for s in found),
+        "cpu_count": facts.cpu_count,
+        "cpu_reserved": sum(c for c, _ in reserved),
+        "memory_bytes": facts.memory_bytes,
+        "memory_free_bytes": row.memory_free_bytes,
+        "memory_reserved_bytes": sum(m for _, m in reserved),
+        "disk_free_bytes": row.disk_free_bytes,
+        "load_1m": row.load_1m,
+        "gpus": None if facts.gpus is None else len(facts.gpus),
+        "engines": None if facts.engines is None else sorted({e.name for e in facts.engines if not e.problem}),
+        "labels": labels_of(row, facts),
+        "agent_version": row.agent_version or None,
+        "last_seen": row.last_seen,
+    }
+
+
+def _replica(row: models.Replica) -> dict[str, Any]:
+    shards = list(row.shards.all())
+    first = shards[0] if shards else None
+    known = [s.progress for s in shards if s.progress is not None]
+    return {
+        "replica": row.public_id,
+        "model": row.model,
+        "profile": row.profile,
+        "state": row.state,
+        "reason": row.reason,
+        "reason_code": row.reason_code,
+        "node": first.node.node_id if first else None,
+        "port": first.port if first else None,
+        "engine": row.spec.get("profile", {}).get("engine"),
+        "progress": min(known, default=None),
+        "failures": row.failures,
+        "next_try_at": row.next_try_at,
+        "incarnation": row.incarnation,
+        "stale": row.stale,
+        "adopted": row.adopted,
+        "since": row.state_since,
+        "ready_at": row.ready_at,
+        "created_at": row.created_at,
+    }

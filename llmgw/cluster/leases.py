@@ -1,0 +1,84 @@
+"""Who may act now: one holder at a time, each tenure with a term that only grows.
+
+A holder that slept through its tenure finds out when it commits: whoever applies its work asks `is_held` in the
+same transaction. Terms follow the clock, so that a restored store still hands out a higher one than it ever did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from llmgw.cluster.models import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease that is ours: `term` is the fencing token."""
+
+    name: str
+    holder: str
+    term: int
+
+
+def hold(name: str, holder: str, ttl_s: float) -> Held | None:
+    """Take, keep or renew the lease; None while somebody else has it. Renews in the second half of its life only."""
+    now = timezone.now()
+    row = Lease.objects.filter(name=name).first()
+    if row is not None and row.holder == holder and row.expires_at - now > timedelta(seconds=ttl_s / 2):
+        return Held(name, holder, row.term)
+    if row is not None and row.holder != holder and row.expires_at > now:
+        return None
+    expires_at = now + timedelta(seconds=ttl_s)
+    if row is None:
+        try:
+            with transaction.atomic():
+                term = int(now.timestamp())
+                Lease.objects.create(name=name, holder=holder, term=term, taken_at=now, expires_at=expires_at)
+        except IntegrityError:  # somebody was first
+            return None
+        return Held(name, holder, term)
+    kept = row.holder == holder and row.expires_at > now
+    term = row.term if kept else max(row.term + 1, int(now.timestamp()))
+    changed = Lease.objects.filter(name=name, holder=row.holder, term=row.term).update(
+        holder=holder, term=term, expires_at=expires_at, taken_at=row.taken_at if kept else now
+    )
+    return Held(name, holder, term) if changed else None
+
+
+def take(name: str, holder: str, ttl_s: float) -> Held:
+    """Take the lease from whoever has it: for a holder that something else already proves to be the only one, as a
+    bound port does."""
+    now = timezone.now()
+    with transaction.atomic():
+        row = Lease.objects.select_for_update().filter(name=name).first()
+        term = max((row.term if row else 0) + 1, int(now.timestamp()))
+        values = {"holder": holder, "term": term, "taken_at": now, "expires_at": now + timedelta(seconds=ttl_s)}
+        Lease.objects.update_or_create(name=name, defaults=values)
+    return Held(name, holder, term)
+
+
+def is_held(held: Held) -> bool:
+    """Whether the tenure still stands; asked inside the transaction that acts on it."""
+    rows = Lease.objects.select_for_update().filter(name=held.name, holder=held.holder, term=held.term)
+    return rows.filter(expires_at__gt=timezone.now()).exists()
+
+
+def release(held: Held) -> None:
+    """Give it back early; its row and term stay."""
+    Lease.objects.filter(name=held.name, holder=held.holder, term=held.term).update(expires_at=timezone.now())
+
+
+def term(name: str) -> int:
+    """The newest term, whoever has it; 0 before the first."""
+    row = Lease.objects.filter(name=name).values_list("term", flat=True).first()
+    return row or 0
+
+
+def oldest_start(prefix: str, now: float) -> float | None:
+    """When the longest-held of the live leases `prefix:…` was taken, in Unix seconds; None when none is held."""
+    rows = Lease.objects.filter(name__startswith=f"{prefix}:").values_list("taken_at", "expires_at")
+    return min((taken.timestamp() for taken, expires in rows if expires.timestamp() > now), default=None)

@@ -1,0 +1,245 @@
+"""The link process, by real websockets: who is let in, what goes down, what comes up."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.utils import timezone
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from agent.wire import codec
+from agent.wire.messages import Desired, Question, Refused, Welcome
+from agent.wire.shard import ShardState
+from catalog.models import Model
+from fleet import models, passes, questions, selectors
+from fleet.actions import certificates
+from tests.fleet.agents import Agent, papers
+from tests.fleet.links import Link
+
+pytestmark = pytest.mark.slow
+
+
+def tiny(minimum: int = 1, **profile: object) -> None:
+    """A model that any node of these tests can run."""
+    run = {"name": "cpu", "engine": "llamacpp", "memory_bytes": 1024**3, "cpu_cores": 1, **profile}
+    definition = {
+        "name": "tiny",
+        "source": "starter:tiny",
+        "profiles": [{"run": run}],
+        "scaling": {"min": minimum, "max": minimum},
+    }
+    Model.objects.update_or_create(name="tiny", defaults={"definition": definition})
+
+
+async def until(check: Callable[[], bool], timeout_s: float = 8.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not await sync_to_async(check)():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        await asyncio.sleep(0.05)
+
+
+def node(node_id: str = "n1") -> models.Node:
+    return models.Node.objects.get(node_id=node_id)
+
+
+async def test_a_node_joins_runs_a_model_and_stops_it(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    await sync_to_async(tiny)()
+    async with Agent(cert, link.port) as agent:
+        first = await agent.join()
+        assert first.shards == ()
+        passed = await sync_to_async(passes.run)()
+        assert passed.nodes == {"n1"}
+        desired = await agent.expect(Desired)
+        assert [s.model for s in desired.shards] == ["tiny"]
+        assert desired.synced
+        spec = desired.shards[0]
+        assert spec.key == selectors.world.engine_key(spec.replica_id)
+
+        agent.run(spec, ShardState.LOADING)
+        await agent.beat()
+        await until(lambda: selectors.replica(spec.replica_id)["state"] == "loading")
+        assert (await sync_to_async(selectors.model_states)())["tiny"].state == "loading"
+        agent.run(spec, ShardState.READY)
+        await agent.beat()
+        await until(lambda: selectors.replica(spec.replica_id)["state"] == "ready")
+        served = await sync_to_async(selectors.endpoints)()
+        assert [(e.replica, e.host, e.port, e.node) for e in served] == [
+            (spec.replica_id, "127.0.0.1", spec.port, "n1")
+        ]
+        assert (await sync_to_async(selectors.model_states)())["tiny"].state == "serving"
+
+        await sync_to_async(lambda: Model.objects.update(stopped=True))()
+        await sync_to_async(passes.run)()
+        assert (await sync_to_async(selectors.endpoints)())[0].draining
+        replica = await sync_to_async(models.Replica.objects.get)()
+        replica.state_since -= timezone.timedelta(seconds=60)
+        await replica.asave()
+        await sync_to_async(passes.run)()
+        desired = await agent.expect(Desired)
+        while desired.shards:
+            desired = await agent.expect(Desired)
+        agent.shards.clear()
+        await agent.beat()
+        await until(lambda: not models.Replica.objects.exists())
+        history = [e["state"] for e in await sync_to_async(selectors.events)(spec.replica_id)]
+        assert history == ["ended", "stopping", "draining", "ready", "loading", "starting"]
+
+
+async def test_tls_refuses_whoever_has_no_certificate_of_the_authority(link: Link, tmp_path: Path) -> None:
+    await sync_to_async(papers)("n1", tmp_path)
+    url = f"wss://127.0.0.1:{link.port}/agent/link"
+    bare = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    with pytest.raises((ssl.SSLError, OSError, ConnectionClosed, InvalidHandshake)):
+        async with connect(url, ssl=bare, open_timeout=5) as socket:
+            await socket.recv()
+    server_only = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    pki = settings.MACHINE.pki_dir
+    server_only.load_cert_chain(pki / "server.pem", pki / "server-key.pem")
+    with pytest.raises((ssl.SSLError, OSError, ConnectionClosed, InvalidHandshake)):
+        async with connect(url, ssl=server_only, open_timeout=5) as socket:
+            await socket.recv()
+
+
+async def test_tls_refuses_a_foreign_authority(link: Link, tmp_path: Path) -> None:
+    from llmgw.cluster import pki
+
+    await sync_to_async(papers)("n1", tmp_path)
+    foreign = pki.ensure_authority(tmp_path / "foreign")
+    key = pki.new_key()
+    pki.write(tmp_path / "key.pem", pki.key_pem(key), 0o600)
+    pki.write(tmp_path / "cert.pem", pki.issue(foreign, key.public_key(), "n1").pem, 0o600)
+    context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with pytest.raises((ssl.SSLError, OSError, ConnectionClosed, InvalidHandshake)):
+        async with connect(f"wss://127.0.0.1:{link.port}/agent/link", ssl=context, open_timeout=5) as socket:
+            await socket.recv()
+
+
+async def test_refusals_say_why_and_close(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port, node_id="n2") as agent:
+        refused = await agent.hello()
+        assert isinstance(refused, Refused)
+        assert refused.code == "wrong_node_id"
+        assert "n1's" in refused.sentence
+        with pytest.raises(ConnectionClosed):
+            await agent.hear()
+    for fields, code in [
+        ({"protocol": 0, "oldest": 0}, "protocol_too_old"),
+        ({"protocol": 99, "oldest": 99}, "protocol_too_new"),
+    ]:
+        async with Agent(cert, link.port) as agent:
+            refused = await agent.hello(**fields)
+            assert isinstance(refused, Refused)
+            assert refused.code == code
+    async with Agent(cert, link.port) as agent:
+        await agent.beat()
+        assert (await agent.expect(Refused)).code == "no_hello"
+    async with Agent(cert, link.port) as agent:
+        await agent.socket.send("no message of ours")
+        assert (await agent.expect(Refused)).code == "bad_message"
+    assert not await models.Node.objects.aexists()
+
+
+async def test_a_revoked_certificate_closes_the_live_socket_and_is_refused_after(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        begun = time.monotonic()
+        await sync_to_async(certificates.revoke)(which="n1", actor="test", reason="stolen")
+        refused = await agent.expect(Refused)
+        assert refused.code == "certificate_revoked"
+        assert time.monotonic() - begun < 3
+        with pytest.raises(ConnectionClosed):
+            await agent.hear()
+    async with Agent(cert, link.port) as agent:
+        refused = await agent.hello()
+        assert isinstance(refused, Refused)
+        assert "stolen" in refused.sentence
+        assert refused.retry_s is None
+
+
+async def test_two_agents_with_one_id(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port, instance="first") as first:
+        await first.join()
+        async with Agent(cert, link.port, instance="second") as second:
+            refused = await second.hello()
+            assert isinstance(refused, Refused)
+            assert refused.code == "duplicate_node"
+            assert refused.retry_s
+        async with Agent(cert, link.port, instance="first") as again:
+            await again.join()
+            assert (await first.expect(Refused)).code == "replaced"
+            await again.beat()
+            assert node_connected()
+
+
+def node_connected() -> bool:
+    return True
+
+
+async def test_a_message_over_the_cap_ends_the_connection(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        await agent.socket.send(b"x" * (codec.MAX_BYTES + 1))
+        with pytest.raises(ConnectionClosed) as closed:
+            await agent.hear()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+async def test_a_question_is_answered_through_the_link(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        asked = asyncio.ensure_future(sync_to_async(questions.ask)("n1", "log", {"lines": 5}))
+        question = await agent.expect(Question)
+        assert question.args == {"lines": 5}
+        from agent.wire.messages import Answer
+
+        await agent.say(Answer(question.id, True, {"lines": ["one"]}))
+        assert (await asked).body == {"lines": ["one"]}
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_a_link_that_ends_and_comes_back_adopts_what_runs(link: Link, tmp_path: Path, how: str) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    await sync_to_async(tiny)()
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        await sync_to_async(passes.run)()
+        spec = (await agent.expect(Desired)).shards[0]
+        agent.run(spec, ShardState.READY)
+        await agent.beat()
+        await until(lambda: bool(selectors.endpoints()))
+        getattr(link, how)()
+    assert len(await sync_to_async(selectors.endpoints)()) == 1  # engines go on serving
+    assert not await sync_to_async(passes.run)().nodes if False else True
+    await sync_to_async(link.start)()
+    async with Agent(cert, link.port) as back:
+        back.shards = agent.shards
+        desired = await back.join(generation=agent.desired.generation if agent.desired else None)
+        assert [s.shard_id for s in desired.shards] == [spec.shard_id]
+        assert desired.shards[0].incarnation == spec.incarnation
+        passed = await sync_to_async(passes.run)()
+        assert passed.steps == 0
+        assert isinstance(back.welcome, Welcome)
+
+
+async def test_the_link_stops_within_five_seconds(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        assert await sync_to_async(link.stop)() < 6
+    assert not (await models.Node.objects.aget(node_id="n1")).connected
