@@ -19,8 +19,10 @@ class First:
     """`password` and `key` are there only when they were made now: they are shown once."""
 
     email: str
+    person: str
+    """The administrator's public id."""
     project: str
-    """Its path."""
+    """The project's public id."""
     password: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
 
@@ -37,7 +39,7 @@ def first(email: str) -> First:
         secret = None
         if not Key.objects.filter(project=project, name=KEY_NAME).exists():
             secret = keys.create(project=project, name=KEY_NAME, person=administrator, actor=_ACTOR).secret
-    return First(administrator.email, project.path, password, secret)
+    return First(administrator.email, administrator.public_id, project.public_id, password, secret)
 
 
 def _project() -> Project:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from llmgw.cluster.errors import Invalid, NotFound
@@ -14,21 +15,24 @@ from tenancy.models import Key, Level, Membership, Organisation, Person, Project
 
 
 def organisations() -> QuerySet[Organisation]:
-    return Organisation.objects.annotate(teams_count=Count("teams"))
+    return Organisation.objects.annotate(teams_count=Count("teams")).order_by("name")
 
 
 def teams() -> QuerySet[Team]:
-    return Team.objects.select_related("organisation").annotate(projects_count=Count("projects"))
+    found = Team.objects.select_related("organisation").annotate(projects_count=Count("projects"))
+    return found.order_by("organisation__name", "name")
 
 
 def projects() -> QuerySet[Project]:
-    return Project.objects.select_related("team__organisation").annotate(
+    found = Project.objects.select_related("team__organisation").annotate(
         keys_count=Count("keys", filter=_living("keys__"))
     )
+    return found.order_by("team__organisation__name", "team__name", "name")
 
 
 def people() -> QuerySet[Person]:
-    return Person.objects.annotate(keys_count=Count("keys", filter=_living("keys__"))).prefetch_related(
+    found = Person.objects.annotate(keys_count=Count("keys", filter=_living("keys__"))).order_by("email")
+    return found.prefetch_related(
         "memberships__organisation", "memberships__team__organisation", "memberships__project__team__organisation"
     )
 
@@ -176,7 +180,7 @@ def _level_row(row: Level) -> dict[str, Any]:
 
 def _living(prefix: str = "") -> Q:
     return Q(**{f"{prefix}revoked_at": None}) & (
-        Q(**{f"{prefix}expires_at": None}) | Q(**{f"{prefix}expires_at__gt": timezone.now()})
+        Q(**{f"{prefix}expires_at": None}) | Q(**{f"{prefix}expires_at__gt": Now()})
     )
 
 

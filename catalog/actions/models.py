@@ -30,34 +30,31 @@ class Done:
     changed: tuple[str, ...] = ()
 
 
-def add(*, raw: Any, actor: str, check_sources: bool = True) -> Done:
-    """A new model as it was written. The same definition again is unchanged; another one under a name that is
-    there is `Conflict`: `change` is the word for that."""
-    return add_all(raws=[raw], actor=actor, check_sources=check_sources)[0]
+def add(*, definition: Definition, actor: str) -> Done:
+    """A new model. The same definition again is unchanged; another one under a name that is there is `Conflict`:
+    `change` is the word for that."""
+    with transaction.atomic():
+        return _add(definition, actor)
 
 
 def add_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
-    """Several new models, all or none; `Invalid` names the problems of all of them."""
+    """`add` for definitions as people wrote them, all or none; `Invalid` names the problems of all of them."""
     definitions = _read(raws, check_sources)
     with transaction.atomic():
         return [_add(definition, actor) for definition in definitions]
 
 
-def add_definition(*, definition: Definition, actor: str) -> Done:
-    """`add` for a definition that was made by the program (the starter)."""
+def change(*, definition: Definition, actor: str) -> Done:
+    """A stored model as it is defined now; whether it is stopped stays."""
     with transaction.atomic():
-        return _add(definition, actor)
+        return _change(definition, actor)
 
 
 def change_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
-    """Stored models as they are written now, all or none; whether they are stopped stays."""
+    """`change` for definitions as people wrote them, all or none."""
     definitions = _read(raws, check_sources)
     with transaction.atomic():
         return [_change(definition, actor) for definition in definitions]
-
-
-def change(*, raw: Any, actor: str, check_sources: bool = True) -> Done:
-    return change_all(raws=[raw], actor=actor, check_sources=check_sources)[0]
 
 
 def remove(*, name: str, actor: str) -> str:

@@ -98,7 +98,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
 def _name(fields: Fields, name: str, what: str) -> str:
     if name and not NAME.fullmatch(name):
         fields.problem(
-            f"the {what} {name!r} must be 1 to 120 ASCII letters, digits, . _ : or -, with a letter or digit at both ends",
+            f"the {what} {name!r} must be 1 to 120 ASCII letters, digits, . _ : or -, and no sign at its ends",
             "bad_name",
         )
     return name

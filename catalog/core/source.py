@@ -42,7 +42,7 @@ def normal(written: str) -> str | Reason:
         return _bad(f"source {written}: the starters that ship with llmgw are {', '.join(STARTERS)}")
     if _REPOSITORY.fullmatch(written):
         return _bad(
-            f"source {written} names a whole repository; name the file in it: hf:{written.removeprefix('hf:')}/FILE.gguf"
+            f"source {written} names a whole repository; name the file: hf:{written.removeprefix('hf:')}/FILE.gguf"
         )
     if colon and scheme == "hf":
         return written if hub_file(written) else _bad(f"source {written} must be like hf:owner/repository/file.gguf")

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenancy.actions import memberships, people, tree
 from tenancy.models import Organisation, Person, Project, Team
 
 ACTOR = "test"
+
+
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings: Any) -> None:
+    """Hashing is slow on purpose, and not what is tested here."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
@@ -30,9 +38,7 @@ def other(team: Team) -> Project:
 
 @pytest.fixture
 def root(db: None) -> Person:
-    return people.create(
-        email="root@example.com", administrator=True, must_change_password=False, actor=ACTOR
-    ).person
+    return people.create(email="root@example.com", administrator=True, must_change_password=False, actor=ACTOR).person
 
 
 @pytest.fixture

@@ -103,9 +103,7 @@ def _leave(email: str, level: str) -> dict[str, Any]:
 
 
 def _password(row: dict[str, Any]) -> None:
-    print(
-        f"{row['email']}\n{row['password']}\n\nThe password is not shown again; it must be changed at the first sign-in."
-    )
+    print(f"{row['email']}\n{row['password']}\n\nIt is not shown again, and must be changed at the first sign-in.")
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
