@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from catalog.core.reading import read
 from catalog.core.writing import written
 from catalog.models import Model
 from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.core.settings import ClusterSettings
 from llmgw.cluster.errors import Invalid, NotFound
 from llmgw.fold import fold
 
@@ -33,6 +34,11 @@ class Entry:
     problems: tuple[Reason, ...] = ()
     created_at: datetime | None = None
     changed_at: datetime | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it answers to."""
+        return (self.name, *(self.definition.aliases if self.definition else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +67,26 @@ def ask_serving_of(ask: Callable[[], dict[str, Serving]]) -> None:
 def entries() -> list[Entry]:
     """Every model by name, in two queries. A declared one whose names a stored one has is told as a problem."""
     rows = list(Model.objects.all())
-    found = [_stored(row) for row in rows if row.origin == STORED]
-    taken = {fold(n): e.name for e in found for n in _names(e)}
+    found = _stored_entries(rows)
+    taken = {fold(n): e.name for e in found for n in e.names}
     stopped = {fold(row.name) for row in rows if row.origin == DECLARED and row.stopped}
     for raw in cluster_settings.in_force().models:
         entry = declared(raw, taken)
         if entry.definition is not None:
-            taken |= {fold(n): entry.name for n in _names(entry)}
-        found.append(
-            Entry(entry.name, DECLARED, entry.definition, fold(entry.name) in stopped, entry.problems)
-            if fold(entry.name) in stopped
-            else entry
-        )
+            taken |= {fold(n): entry.name for n in entry.names}
+        found.append(replace(entry, stopped=fold(entry.name) in stopped))
     return sorted(found, key=lambda e: e.name)
+
+
+def declared_problems(settings: ClusterSettings) -> list[Reason]:
+    """What is wrong with the models that `settings` declare: asked before a revision is saved."""
+    taken = {fold(n): e.name for e in _stored_entries(Model.objects.all()) for n in e.names}
+    problems: list[Reason] = []
+    for raw in settings.models:
+        found = declared(raw, taken)
+        problems.extend(found.problems)
+        taken |= {fold(n): found.name for n in found.names}
+    return problems
 
 
 def wanted() -> list[tuple[Definition, bool]]:
@@ -85,7 +98,7 @@ def entry(name: str) -> Entry:
     """The model of that name or alias; raises `NotFound`."""
     all_entries = entries()
     for found in all_entries:
-        if fold(name) in {fold(n) for n in _names(found)}:
+        if fold(name) in {fold(n) for n in found.names}:
             return found
     known = ", ".join(e.name for e in all_entries) or "none"
     raise NotFound("no_such_model", f"there is no model {name} in the catalog; there are: {known}", "llmgw model list")
@@ -138,6 +151,10 @@ def declared(raw: dict[str, Any], taken: dict[str, str]) -> Entry:
     return Entry(definition.name, DECLARED, definition)
 
 
+def _stored_entries(rows: Iterable[Model]) -> list[Entry]:
+    return [_stored(row) for row in rows if row.origin == STORED]
+
+
 def _stored(row: Model) -> Entry:
     try:
         definition = core.from_builtins(row.definition)
@@ -145,10 +162,6 @@ def _stored(row: Model) -> Entry:
         problem = Reason("bad_definition", f"model {row.name} was stored by another version and cannot be read: {e}")
         return Entry(row.name, STORED, None, row.stopped, (problem,), row.created_at, row.changed_at)
     return Entry(row.name, STORED, definition, row.stopped, (), row.created_at, row.changed_at)
-
-
-def _names(found: Entry) -> tuple[str, ...]:
-    return (found.name, *(found.definition.aliases if found.definition else ()))
 
 
 def _state(found: Entry, serving: Serving | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,8 @@ def _read(raws: Sequence[Any], check_sources: bool) -> list[Definition]:
 
 
 def _add(definition: Definition, actor: str) -> Done:
-    there = {fold(e.name): e for e in selectors.entries()}.get(fold(definition.name))
+    entries = selectors.entries()
+    there = {fold(e.name): e for e in entries}.get(fold(definition.name))
     if there is not None:
         if there.definition == definition:
             return Done(there.name, "unchanged")
@@ -108,6 +109,7 @@ def _add(definition: Definition, actor: str) -> Done:
             f"there is already a model {there.name}, and this definition differs in {what}",
             "llmgw model change -f FILE",
         )
+    _refuse_declared_names(definition, entries)
     Model.objects.filter(name=definition.name, origin=Model.Origin.DECLARED).delete()  # it was declared once
     row = Model(name=definition.name, definition=core.to_builtins(definition))
     try:
@@ -131,6 +133,7 @@ def _change(definition: Definition, actor: str) -> Done:
     if there.definition == definition:
         return Done(there.name, "unchanged")
     changed = changed_keys(there.definition, definition) if there.definition else ("definition",)
+    _refuse_declared_names(definition, selectors.entries())
     row = _locked(there.name)
     row.name, row.definition = definition.name, core.to_builtins(definition)
     row.save()
@@ -142,23 +145,26 @@ def _change(definition: Definition, actor: str) -> Done:
 
 
 def _name(row: Model, definition: Definition) -> None:
-    """Claims the model's names; the database has one owner for each, and declared models theirs."""
-    declared = {
-        fold(n): e.name
-        for e in selectors.entries()
-        if e.origin == selectors.DECLARED and e.definition
-        for n in (e.name, *e.definition.aliases)
-    }
+    """Claims the model's names: the database has one owner for each."""
     for name in (definition.name, *definition.aliases):
-        owner = declared.get(fold(name))
         try:
             with transaction.atomic():
-                if owner is None:
-                    ModelName.objects.create(name=fold(name), model=row)
+                ModelName.objects.create(name=fold(name), model=row)
         except IntegrityError:
             owner = ModelName.objects.select_related("model").get(name=fold(name)).model.name
-        if owner is not None:
-            raise Conflict("name_taken", f"model {row.name}: the name {name} is already of the model {owner}")
+            raise _taken(definition, name, owner) from None
+
+
+def _refuse_declared_names(definition: Definition, entries: Iterable[selectors.Entry]) -> None:
+    """Declared models have no rows: their names are looked up before a stored one could take them."""
+    declared = {fold(n): e.name for e in entries if e.origin == selectors.DECLARED for n in e.names}
+    for name in (definition.name, *definition.aliases):
+        if fold(name) in declared:
+            raise _taken(definition, name, declared[fold(name)])
+
+
+def _taken(definition: Definition, name: str, owner: str) -> Conflict:
+    return Conflict("name_taken", f"model {definition.name}: the name {name} is already of the model {owner}")
 
 
 def _rest(name: str, stopped: bool, actor: str) -> str:

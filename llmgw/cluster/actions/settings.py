@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agent.wire.reason import Reason
 from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.core import settings as core
@@ -14,6 +16,15 @@ from llmgw.cluster.models import SettingsRevision
 
 PARTS = ("policies", "catalog", "fleet")
 """What is built from the settings."""
+Check = Callable[[core.ClusterSettings], Iterable[Reason]]
+_checks: list[Check] = []
+
+
+def check_with(check: Check) -> None:
+    """Registers who says what is wrong with a part that this app does not know (declared models); called from an
+    app's `ready()`."""
+    if check not in _checks:
+        _checks.append(check)
 
 
 def current() -> tuple[int, dict[str, Any]]:
@@ -29,9 +40,12 @@ def in_force() -> core.ClusterSettings:
 def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> SettingsRevision:
     """The document as a new revision; `Conflict` when `base` is no longer the newest, `Invalid` when it is bad."""
     try:
-        core.read(document)
+        settings = core.read(document)
     except core.BadSettings as e:
         raise Invalid("bad_settings", str(e)) from None
+    problems = tuple(problem for check in _checks for problem in check(settings))
+    if problems:
+        raise Invalid.several(problems)
     try:
         with transaction.atomic():
             version, _ = current()
