@@ -8,8 +8,11 @@ class FleetConfig(AppConfig):
     verbose_name = "Fleet"
 
     def ready(self) -> None:
+        from catalog import selectors as catalog
         from fleet import nudges
+        from fleet.selectors.serving import standing
         from llmgw.cluster.changes import listen
 
         for part in ("catalog", "fleet", "policies"):
             listen(part, nudges.reconcile)
+        catalog.ask_serving_of(standing)

@@ -2,4 +2,10 @@
 
 from __future__ import annotations
 
-urlpatterns: list[object] = []
+from django.urls import path
+
+from fleet import views
+
+app_name = "fleet"
+
+urlpatterns = [path("join", views.join, name="join")]

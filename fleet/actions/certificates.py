@@ -37,7 +37,7 @@ def sign(*, node_id: str, public_key: ec.EllipticCurvePublicKey, actor: str, day
     """A certificate for a node's key."""
     checked_node_id(node_id)
     try:
-        issued = pki.issue(pki.read_authority(settings.MACHINE.pki_dir), public_key, node_id, days)
+        issued = pki.issue(pki.ensure_authority(settings.MACHINE.pki_dir), public_key, node_id, days)
     except pki.PkiProblem as e:
         raise Conflict("cannot_issue", str(e)) from None
     with transaction.atomic():

@@ -118,8 +118,8 @@ def memory(need: Need, room: Room) -> Reason | None:
     if free is not None and wanted > free - room.untouched_bytes:
         return Reason(
             "memory_taken",
-            f"{gib(wanted)} of memory are wanted, and {room.node.id} has only {gib(max(free - room.untouched_bytes, 0))} "
-            "free: other programs hold the rest",
+            f"{gib(wanted)} of memory are wanted, and {room.node.id} has only "
+            f"{gib(max(free - room.untouched_bytes, 0))} free: other programs hold the rest",
         )
     return None
 

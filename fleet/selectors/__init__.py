@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
+from fleet.selectors.explaining import explain_placement
 from fleet.selectors.serving import endpoints, model_states
 from fleet.selectors.world import load_wanted, load_world
 
@@ -10,6 +11,7 @@ __all__ = [
     "certificates",
     "endpoints",
     "events",
+    "explain_placement",
     "load_wanted",
     "load_world",
     "model_states",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from django.utils import timezone
@@ -83,6 +83,15 @@ def model_states() -> dict[str, ModelState]:
     return {
         d.name: model_state(d.name, stopped=stopped, wanted=d.scaling.min, copies=copies[d.name], now=now)
         for d, stopped in catalog.wanted()
+    }
+
+
+def standing() -> dict[str, catalog.Serving]:
+    """How each model's replicas stand, for the catalog's own lists."""
+    ready = Counter(models.Replica.objects.filter(state=State.READY).values_list("model", flat=True))
+    return {
+        name: catalog.Serving(ready=ready[name], state=found.state.replace("_", " "), reason=found.reason)
+        for name, found in model_states().items()
     }
 
 

@@ -45,7 +45,9 @@ class NounCommand(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        self._verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=argparse.ArgumentParser)
+        self._verbs = parser.add_subparsers(
+            dest="verb", metavar="VERB", required=True, parser_class=argparse.ArgumentParser
+        )
         self.build()
 
     def build(self) -> None:
@@ -72,7 +74,11 @@ def answer(run: Callable[[], Any], show: Callable[[Any], None] | None, as_json: 
         found = run()
     except Refusal as e:
         if as_json:
-            print(json.dumps({"error": {"code": e.reason.code, "message": e.reason.sentence, "command": e.reason.command}}))
+            print(
+                json.dumps(
+                    {"error": {"code": e.reason.code, "message": e.reason.sentence, "command": e.reason.command}}
+                )
+            )
         else:
             print(f"llmgw: {e.reason.sentence}", file=sys.stderr)
             if e.reason.command:

@@ -7,6 +7,7 @@ Files appear whole or not at all; keys are 0600. Rows about certificates are the
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import secrets
@@ -158,17 +159,18 @@ def server_names(extra: Iterable[str] = ()) -> set[str]:
     """What agents may call this machine: loopback, its names and addresses, and those that were configured."""
     host = socket.gethostname()
     names = {"localhost", "127.0.0.1", "::1", host, *extra}
-    try:
+    with contextlib.suppress(OSError):  # a host name that does not resolve: the other names stand
         names |= {str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        pass  # a host name that does not resolve: the other names stand
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: the kernel only chooses the address it would send from
-            names.add(probe.getsockname()[0])
-    except OSError:
-        pass  # no route
-    return {n for n in names if n}
+    outward = outward_address()
+    return {n for n in (*names, outward or "") if n}
+
+
+def outward_address() -> str | None:
+    """This machine's address on its way out; None without a route."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing: the kernel only chooses the address it would send from
+        return str(probe.getsockname()[0])
+    return None
 
 
 def write(path: Path, text: str, mode: int) -> None:

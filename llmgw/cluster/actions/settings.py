@@ -52,7 +52,8 @@ def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> 
             if version != base:
                 raise Conflict(
                     "stale_settings",
-                    f"this change was made from version {base}, and version {version} is in force: read it and try again",
+                    f"this change was made from version {base}, and version {version} is in force: "
+                    "read it and try again",
                     "llmgw config history",
                 )
             row = SettingsRevision.objects.create(version=base + 1, document=document, note=note, actor=actor)

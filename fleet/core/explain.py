@@ -1,0 +1,34 @@
+"""Where a model's next replica would go, and why not elsewhere: placement's own judgement, told in full. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet.core import placement, room
+from fleet.core.world import WantedModel, World
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`chosen`: (node, profile) of the best candidate; None: nowhere, `sentence` says why."""
+
+    model: str
+    sentence: str
+    candidates: tuple[placement.Candidate, ...]
+    chosen: tuple[str, str] | None = None
+
+
+def explain(world: World, wanted: WantedModel) -> Explanation:
+    """Every node under every profile. The ports and cards that running replicas hold are taken, as in a plan."""
+    rooms = room.of(world)
+    candidates = tuple(
+        candidate
+        for profile in wanted.profiles
+        for candidate in placement.judge(wanted, profile, rooms.values(), world.settings)
+    )
+    match placement.place(wanted, rooms, world.settings):
+        case placement.Place() as step:
+            sentence = f"one more replica of {wanted.name} would go to {step.node} with profile {step.profile}"
+            return Explanation(wanted.name, sentence, candidates, (step.node, step.profile))
+        case unplaced:
+            return Explanation(wanted.name, unplaced.reason.sentence, candidates)

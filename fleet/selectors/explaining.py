@@ -1,0 +1,44 @@
+"""`explain-placement`: the planner's world and judgement, as plain values."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from catalog import selectors as catalog
+from fleet.core.explain import explain
+from fleet.core.world import WantedModel
+from fleet.selectors.details import replicas
+from fleet.selectors.world import load_world
+from llmgw.cluster.errors import Conflict
+
+
+def explain_placement(model: str) -> dict[str, Any]:
+    """Where one more replica would go, every candidate with its reasons, and where the present ones are."""
+    entry = catalog.entry(model)
+    if entry.definition is None:
+        raise Conflict(
+            "bad_definition", f"{entry.name} cannot be placed: {entry.problems[0]}", f"llmgw model show {model}"
+        )
+    world = load_world(time.time())
+    found = explain(world, WantedModel(entry.definition, entry.stopped))
+    return {
+        "model": found.model,
+        "answer": found.sentence,
+        "stopped": entry.stopped,
+        "synced": world.synced,
+        "node": found.chosen[0] if found.chosen else None,
+        "profile": found.chosen[1] if found.chosen else None,
+        "candidates": [
+            {
+                "node": c.node,
+                "profile": c.profile,
+                "fits": c.score is not None,
+                "score": round(c.score, 3) if c.score is not None else None,
+                "chosen": found.chosen == (c.node, c.profile),
+                "reasons": [{"code": r.code, "sentence": r.sentence, "command": r.command} for r in c.rejections],
+            }
+            for c in found.candidates
+        ],
+        "replicas": replicas(model=found.model),
+    }

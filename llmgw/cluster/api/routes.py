@@ -1,0 +1,135 @@
+"""`/api/v1/settings`, `/audit`, `/jobs`: what the whole cluster shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from llmgw.cluster import selectors
+from llmgw.cluster.actions import settings
+from llmgw.cluster.core import settings as core
+
+_LIMIT = 1000
+_VERSION = OpenApiParameter("version", int, OpenApiParameter.PATH)
+
+
+class SettingsChange(serializers.Serializer[Any]):
+    base = serializers.IntegerField(help_text="the version this change was made from; 409 when it is not the newest")
+    document = serializers.DictField(help_text="what differs from the defaults, whole")
+    note = serializers.CharField(required=False, default="", allow_blank=True, max_length=200)
+
+
+class SettingsShown(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+    document = serializers.DictField(help_text="what differs from the defaults")
+    in_force = serializers.DictField(help_text="everything, defaults filled in")
+
+
+class RevisionRow(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    note = serializers.CharField()
+
+
+class AuditRow(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    action = serializers.CharField()
+    subject = serializers.CharField()
+    detail = serializers.DictField()
+
+
+class JobRow(serializers.Serializer[Any]):
+    job = serializers.CharField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    state = serializers.CharField()
+    step = serializers.CharField(allow_null=True)
+    progress = serializers.FloatField(allow_null=True)
+    reason = serializers.CharField()
+    actor = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class Settings(GenericViewSet[Any]):
+    """The cluster's settings. Each save is a version, in force within seconds."""
+
+    serializer_class = SettingsShown
+    pagination_class = None
+    lookup_field = "version"
+    lookup_value_regex = "[0-9]+"
+
+    @extend_schema(responses=SettingsShown)
+    def list(self, request: Request) -> Response:
+        """What is in force."""
+        return _shown()
+
+    @extend_schema(request=SettingsChange, responses=SettingsShown)
+    def create(self, request: Request) -> Response:
+        """A new version."""
+        asked = SettingsChange(data=request.data)
+        asked.is_valid(raise_exception=True)
+        settings.save(**asked.validated_data, actor=_actor(request))
+        return _shown()
+
+    @extend_schema(responses=RevisionRow(many=True))
+    @action(detail=False, methods=["get"])
+    def history(self, request: Request) -> Response:
+        return Response(RevisionRow(selectors.revisions(_LIMIT), many=True).data)
+
+    @extend_schema(parameters=[_VERSION], request=None, responses=SettingsShown)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, version: str) -> Response:
+        """That version's document, as a new version."""
+        settings.rollback(version=int(version), actor=_actor(request))
+        return _shown()
+
+
+class Audit(GenericViewSet[Any]):
+    """Who changed what, newest first."""
+
+    serializer_class = AuditRow
+
+    @extend_schema(
+        responses=AuditRow(many=True),
+        parameters=[
+            OpenApiParameter("actor", str),
+            OpenApiParameter("action", str, description="a beginning, like node."),
+            OpenApiParameter("subject", str),
+        ],
+    )
+    def list(self, request: Request) -> Response:
+        asked = {k: request.query_params.get(k) for k in ("actor", "action", "subject")}
+        rows = self.paginate_queryset(selectors.audit(limit=_LIMIT, **asked))  # type: ignore[arg-type]
+        return self.get_paginated_response(AuditRow(rows, many=True).data)
+
+
+class Jobs(GenericViewSet[Any]):
+    """Long work, newest first."""
+
+    serializer_class = JobRow
+
+    @extend_schema(responses=JobRow(many=True), operation_id="jobs_list")
+    def list(self, request: Request) -> Response:
+        rows = self.paginate_queryset(selectors.jobs(_LIMIT))  # type: ignore[arg-type]
+        return self.get_paginated_response(JobRow(rows, many=True).data)
+
+
+def _shown() -> Response:
+    version, document = settings.current()
+    return Response({"version": version, "document": document, "in_force": core.get(document, "")})
+
+
+def _actor(request: Request) -> str:
+    return f"{getattr(request.user, 'email', 'anonymous')} (API)"
+
+
+routes = [("settings", Settings, "settings"), ("audit", Audit, "audit"), ("jobs", Jobs, "job")]
