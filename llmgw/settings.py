@@ -67,6 +67,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "llmgw.portal.preferences.PersonLanguage",
     "llmgw.portal.password.MustChangePassword",
+    "llmgw.portal.gate.Refusals",
 ]
 ROOT_URLCONF = "llmgw.urls"
 ASGI_APPLICATION = "llmgw.asgi.application"

@@ -1,13 +1,60 @@
+"""The portal's addresses. A page's name before its first dash is its place in the menu."""
+
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
 from django.urls import path
+
+from llmgw.portal import preferences
+from llmgw.portal.pages import (
+    account,
+    audit,
+    chat,
+    cluster,
+    find,
+    landing,
+    models,
+    nodes,
+    people,
+    profile,
+    replicas,
+    requests,
+    settings,
+    tenants,
+    usage,
+    words,
+)
 
 app_name = "portal"
 
-
-def landing(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("llmgw")
-
-
-urlpatterns = [path("", landing, name="landing")]
+urlpatterns = [
+    path("", landing.landing, name="landing"),
+    path("preferences", preferences.preferences, name="preferences"),
+    path("words.js", words.Words.as_view(), name="words"),
+    path("find", find.find, name="find"),
+    path("chat", chat.chat, name="chat"),
+    path("chat/token", chat.token, name="chat-token"),
+    path("account", account.account, name="account"),
+    path("account/keys/<str:key>/revoke", account.revoke, name="account-revoke"),
+    path("account/usage", usage.usage, name="usage"),
+    path("account/profile", profile.profile, name="profile"),
+    path("account/sessions/end", profile.end_sessions, name="profile-sessions"),
+    path("admin/", cluster.cluster, name="cluster"),
+    path("admin/live", cluster.stream, name="live"),
+    path("admin/nodes", nodes.nodes, name="nodes"),
+    path("admin/nodes/<str:node>", nodes.one, name="nodes-one"),
+    path("admin/nodes/<str:node>/log", nodes.log, name="nodes-log"),
+    path("admin/models", models.models, name="models"),
+    path("admin/models/<path:model>/change", models.change, name="models-change"),
+    path("admin/models/<path:model>", models.one, name="models-one"),
+    path("admin/replicas", replicas.replicas, name="replicas"),
+    path("admin/replicas/<str:replica>", replicas.one, name="replicas-one"),
+    path("admin/replicas/<str:replica>/log", replicas.log, name="replicas-log"),
+    path("admin/requests", requests.requests, name="requests"),
+    path("admin/requests/<str:id>", requests.one, name="requests-one"),
+    path("admin/tenants", tenants.tenants, name="tenants"),
+    path("admin/people", people.people, name="people"),
+    path("admin/people/<str:public_id>", people.change, name="people-change"),
+    path("admin/audit", audit.audit, name="audit"),
+    path("admin/settings", settings.settings, name="settings"),
+    path("admin/settings/<int:version>/rollback", settings.rollback, name="settings-rollback"),
+]

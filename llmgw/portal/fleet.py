@@ -1,0 +1,66 @@
+"""Nodes, replicas and models together, as pages show them: read by the apps' selectors, joined here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from catalog import selectors as catalog
+from fleet import selectors
+
+Row = dict[str, Any]
+
+WAITING = ("pending", "starting", "loading", "backoff", "parked", "lost")
+_NEAREST = ("loading", "starting", "backoff", "pending", "parked", "lost", "draining", "stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Rows as the selectors give them; a model's has `state`, `ready` and `copies` from its replicas."""
+
+    nodes: list[Row]
+    replicas: list[Row]
+    models: list[Row]
+
+    @property
+    def waiting(self) -> list[Row]:
+        return [r for r in self.replicas if r["state"] in WAITING]
+
+    @property
+    def ready(self) -> int:
+        return sum(r["state"] == "ready" for r in self.replicas)
+
+    @property
+    def connected(self) -> int:
+        return sum(n["connected"] for n in self.nodes)
+
+
+def load() -> Fleet:
+    """All of it, in a fixed number of queries."""
+    replicas = selectors.replicas()
+    return Fleet(selectors.nodes(), replicas, models(replicas))
+
+
+def models(replicas: Iterable[Row]) -> list[Row]:
+    """Every model, with what runs of it."""
+    of: dict[str, list[Row]] = defaultdict(list)
+    for row in replicas:
+        of[row["model"]].append(row)
+    return [joined(row, of[row["name"]]) for row in catalog.models()]
+
+
+def joined(row: Row, replicas: list[Row]) -> Row:
+    states = [r["state"] for r in replicas]
+    return {**row, "state": model_state(row, states), "ready": states.count("ready"), "copies": len(states)}
+
+
+def model_state(row: Row, states: Iterable[str]) -> str:
+    """serving as soon as one copy answers; else the state of the copy that is nearest to it."""
+    present = set(states)
+    if "ready" in present:
+        return "serving"
+    if row["stopped"]:
+        return "stopped"
+    return next((s for s in _NEAREST if s in present), "failed" if row["wanted"] is None else "pending")

@@ -1,0 +1,134 @@
+"""Live pages: one producer a process looks once a second, renders once a language, and tells everybody who watches.
+
+A viewer that reads slowly gets the newest of each part, not all of them. A stream ends after some minutes, so that
+the browser comes again and is asked anew who it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from django.db import close_old_connections
+
+from llmgw.portal import overview
+
+PERIOD_S = 1.0
+LIFE_S = 300.0
+SILENCE_S = 15.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Viewer:
+    """One open page. `parts`: it shows the overview; else it only hears that something moved."""
+
+    language: str
+    parts: bool
+    pending: dict[str, str] = field(default_factory=dict)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, events: dict[str, str]) -> None:
+        if events:
+            self.pending.update(events)
+            self.wake.set()
+
+
+class Producer:
+    """Runs only while somebody watches; its thread keeps one connection to the store."""
+
+    def __init__(self) -> None:
+        self.viewers: set[Viewer] = set()
+        self.closed = False
+        self.passes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._known: dict[str, dict[str, str]] = {}
+        self._stamp = 0
+        self._pool = ThreadPoolExecutor(1, "live")
+
+    def join(self, viewer: Viewer) -> None:
+        self.viewers.add(viewer)
+        if viewer.parts:
+            viewer.tell(self._known.get(viewer.language, {}))
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def leave(self, viewer: Viewer) -> None:
+        self.viewers.discard(viewer)
+
+    def close(self) -> None:
+        self.closed = True
+        for viewer in self.viewers:
+            viewer.wake.set()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.viewers and not self.closed:
+            languages = {v.language for v in self.viewers if v.parts}
+            try:
+                stamp, rendered = await loop.run_in_executor(self._pool, _look, languages)
+            except Exception:  # the store may be away for a moment; the next look mends it
+                log.warning("could not look for the live pages", exc_info=True)
+            else:
+                self._tell(stamp, rendered)
+            self.passes += 1
+            await asyncio.sleep(PERIOD_S)
+        self._known.clear()
+
+    def _tell(self, stamp: int, rendered: dict[str, dict[str, str]]) -> None:
+        moved = {"moved": str(stamp)} if self._stamp and stamp != self._stamp else {}
+        self._stamp = stamp
+        changes = {
+            language: {part: html for part, html in parts.items() if self._known.get(language, {}).get(part) != html}
+            for language, parts in rendered.items()
+        }
+        self._known = rendered
+        for viewer in self.viewers:
+            viewer.tell(changes.get(viewer.language, {}) if viewer.parts else moved)
+
+
+def _look(languages: set[str]) -> tuple[int, dict[str, dict[str, str]]]:
+    close_old_connections()
+    found = overview.load()
+    return overview.stamp(found), {language: overview.render(found, language) for language in languages}
+
+
+producer = Producer()
+
+
+def close() -> None:
+    """End every stream: the process is about to stop."""
+    producer.close()
+
+
+async def events(language: str, *, parts: bool) -> AsyncIterator[str]:
+    """A viewer's server-sent events: `part` with JSON {id, html}, `moved`, and a comment in silence."""
+    viewer = Viewer(language, parts)
+    producer.join(viewer)
+    until = asyncio.get_running_loop().time() + LIFE_S
+    try:
+        yield "retry: 2000\n\n"
+        while not producer.closed and asyncio.get_running_loop().time() < until:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await viewer.wake.wait()
+            except TimeoutError:
+                yield ": quiet\n\n"
+                continue
+            viewer.wake.clear()
+            pending, viewer.pending = viewer.pending, {}
+            for name, body in pending.items():
+                yield event(name, body)
+    finally:
+        producer.leave(viewer)
+
+
+def event(name: str, body: str) -> str:
+    if name == "moved":
+        return f"event: moved\ndata: {body}\n\n"
+    return f"event: part\ndata: {json.dumps({'id': name, 'html': body})}\n\n"

@@ -1,0 +1,64 @@
+"""The cluster page's parts: loaded once, rendered once a language, for the first paint and for whoever watches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, Q
+from django.template.loader import render_to_string
+from django.utils import timezone, translation
+
+from gateway.models import Usage
+from llmgw.portal import figures, fleet
+
+PARTS = ("figures", "waiting", "models", "nodes", "replicas", "requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    fleet: fleet.Fleet
+    figures: figures.Figures
+    hour: dict[str, int]
+    requests: list[Usage]
+
+
+def load() -> Overview:
+    """Everything that the page shows, in a fixed number of queries and one look into Redis."""
+    since = timezone.now() - timedelta(hours=1)
+    hour = Usage.objects.filter(at__gte=since).aggregate(
+        requests=Count("id"), failed=Count("id", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
+    )
+    return Overview(fleet.load(), figures.read(), hour, list(Usage.objects.all()[:8]))
+
+
+def context(overview: Overview, *, live: bool) -> dict[str, Any]:
+    """`live`: the browser writes the relative times, so that a part that stands still stays the same text."""
+    traffic = overview.figures.models
+    return {
+        "live": live,
+        "fleet": overview.fleet,
+        "figures": overview.figures,
+        "hour": overview.hour,
+        "requests": overview.requests,
+        "models": [(m, traffic.get(m["name"])) for m in overview.fleet.models],
+        "parts": PARTS,
+    }
+
+
+def render(overview: Overview, language: str) -> dict[str, str]:
+    """Each part's HTML by its id."""
+    with translation.override(language):
+        given = context(overview, live=True)
+        return {f"part-{p}": render_to_string(f"portal/cluster/{p}.html", given) for p in PARTS}
+
+
+def stamp(overview: Overview) -> int:
+    """Changes when something moved that pages of single nodes, replicas and models show."""
+    shown = (
+        overview.fleet.models,
+        overview.fleet.replicas,
+        [(n["node"], n["state"], n["replicas"]) for n in overview.fleet.nodes],
+    )
+    return hash(repr(shown))

@@ -1,0 +1,55 @@
+"""Requests: the latest ones, filtered by the address, and one with all that is known of it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from gateway.models import Usage
+from llmgw.cluster.errors import NotFound
+from llmgw.portal import listing
+from llmgw.portal.gate import administrators
+from tenancy.models import Key, Person, Project
+
+FILTERS = ("model", "outcome", "replica", "project", "key", "person")
+
+
+@administrators
+def requests(request: HttpRequest) -> HttpResponse:
+    rows = Usage.objects.all()
+    chosen = {name: request.GET[name] for name in FILTERS if request.GET.get(name)}
+    if chosen:
+        rows = rows.filter(**chosen)
+    query = request.GET.get("q", "").strip()
+    if query:
+        rows = rows.filter(request_id__startswith=query)
+    context = {
+        "page": listing.page(request, rows),
+        "chosen": chosen,
+        "outcomes": Usage.Outcome.choices,
+        "models": Usage.objects.order_by("model").values_list("model", flat=True).distinct()[:200],
+    }
+    return render(request, "portal/requests/list.html", context)
+
+
+@administrators
+def one(request: HttpRequest, id: str) -> HttpResponse:
+    found = Usage.objects.filter(request_id=id).first()
+    if found is None:
+        raise NotFound("no_such_request", f"there is no request {id}, or it is not yet written down")
+    context = {
+        "usage": found,
+        "project": Project.objects.select_related("team__organisation").filter(public_id=found.project).first(),
+        "key": Key.objects.filter(public_id=found.key).first() if found.key else None,
+        "person": Person.objects.filter(public_id=found.person).first() if found.person else None,
+        "life": life(found),
+    }
+    return render(request, "portal/requests/one.html", context)
+
+
+def life(found: Usage) -> dict[str, str] | None:
+    """The request as a bar: how much of its time went before the first token; per mille as text, for an SVG."""
+    if found.duration_ms is None or found.ttft_ms is None or found.duration_ms <= 0:
+        return None
+    first = min(1000.0, 1000.0 * found.ttft_ms / found.duration_ms)
+    return {"first": f"{first:.0f}", "rest": f"{1000.0 - first:.0f}"}

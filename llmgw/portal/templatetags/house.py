@@ -1,0 +1,137 @@
+"""The house's building blocks for templates: icons, states, figures, times, sizes, things to copy.
+
+Unknown is drawn as unknown, never as zero. Figures and dates are in the page's language; what machines read is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.contrib.humanize.templatetags.humanize import naturaltime
+from django.utils import formats, timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from llmgw.portal import assets, signs, words
+
+register = template.Library()
+
+_SVG = '<svg class="{}" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{}</svg>'
+
+
+@register.simple_tag
+def asset(name: str) -> str:
+    return assets.url(name)
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    body = format_html('<path d="{}"/>', signs.ICONS[name])
+    return format_html(_SVG, "icon", body)
+
+
+@register.simple_tag
+def state(code: str | None, progress: float | None = None) -> SafeString:
+    """A state by sign and word; with `progress` (0..1) where something is being fetched or loaded."""
+    known = code if code in signs.STATES else "unknown"
+    kind, body = signs.STATES[known]
+    word = words.STATES.get(code or "unknown", code or _("unknown"))
+    share = "" if progress is None else format_html(" {}", formats.localize(round(progress * 100)) + " %")
+    sign = format_html(_SVG, "sign", mark_safe(body))  # noqa: S308 - a constant of ours
+    return format_html('<span class="state {}">{}<span>{}{}</span></span>', kind, sign, word, share)
+
+
+@register.simple_tag
+def unknown(why: str = "") -> SafeString:
+    return format_html('<span class="nil" title="{}">–</span>', why or _("unknown"))
+
+
+@register.filter
+def known(value: Any) -> Any:
+    """The value, or the hatched dash for one that nobody knows."""
+    return unknown() if value is None or value == "" else value
+
+
+@register.simple_tag
+def figure(value: float | int | str | None, digits: int = 0, unit: str = "") -> SafeString:
+    """A number in the page's language. A template writes "" for what it could not look up: that is unknown too."""
+    if value is None or value == "":
+        return unknown()
+    shown = formats.number_format(round(float(value), digits), decimal_pos=digits, force_grouping=True)
+    return format_html("{}{}", shown, f" {unit}" if unit else "")
+
+
+@register.simple_tag
+def size(value: int | str | None) -> SafeString:
+    """Bytes as GiB or MiB."""
+    if value is None or value == "":
+        return unknown()
+    value = float(value)
+    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= scale:
+            digits = 1 if value < 100 * scale else 0
+            return figure(value / scale, digits, unit)
+    return figure(value, 0, "B")
+
+
+@register.simple_tag
+def duration(milliseconds: float | str | None) -> SafeString:
+    """Milliseconds as ms or s."""
+    if milliseconds is None or milliseconds == "":
+        return unknown()
+    milliseconds = float(milliseconds)
+    if milliseconds < 1000:
+        return figure(milliseconds, 0, "ms")
+    return figure(milliseconds / 1000, 1 if milliseconds < 100_000 else 0, "s")
+
+
+@register.simple_tag(takes_context=True)
+def ago(context: template.Context, at: datetime | float | str | None, never: str = "") -> SafeString:
+    """A relative time with the exact one on hover; `live` pages leave the words to the browser."""
+    if at is None or at == "":
+        return format_html('<span class="muted">{}</span>', never) if never else unknown()
+    moment = at if isinstance(at, datetime) else datetime.fromtimestamp(float(at), UTC)
+    exact = formats.date_format(timezone.localtime(moment), "DATETIME_FORMAT")
+    shown = "" if context.get("live") else naturaltime(moment)
+    return format_html(
+        '<time class="ago" datetime="{}" title="{}" data-ago>{}</time>',
+        moment.isoformat(timespec="seconds"),
+        exact,
+        shown,
+    )
+
+
+@register.simple_tag
+def when(at: datetime | None) -> SafeString:
+    """The exact time, to the second, in the page's language."""
+    if at is None:
+        return unknown()
+    local = timezone.localtime(at)
+    shown = f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', at.isoformat(timespec="seconds"), local.tzname(), shown
+    )
+
+
+@register.simple_tag
+def copied(value: str, shown: str = "") -> SafeString:
+    """An id in its own type, with a button that copies it."""
+    return format_html(
+        '<span class="id"><code translate="no">{}</code><button type="button" class="copy" data-copy="{}" title="{}">{}'
+        '<span class="hidden">{}</span></button></span>',
+        shown or value,
+        value,
+        _("Copy"),
+        icon("copy"),
+        _("Copy"),
+    )
+
+
+@register.simple_tag
+def day_of(columns: Sequence[Any], index: int) -> str:
+    """The short date below a plot's column."""
+    return formats.date_format(columns[index].label, "MONTH_DAY_FORMAT")
