@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import allauth.account.admin
-import allauth.mfa.admin  # noqa: F401 - both register what is replaced below
+import django.contrib.auth.admin  # noqa: F401 - the three register what is replaced below
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress, EmailConfirmation
 from allauth.mfa.models import Authenticator
