@@ -64,11 +64,20 @@ class Forget:
 Action = Start | Stop | Forget
 
 
-def accepts(taken: Taken | None, desired: Desired) -> bool:
-    """Whether `desired` is not older than the last order of the same store."""
-    if taken is None or taken.store_id != desired.store_id:
-        return True
-    return (desired.term, desired.generation) >= (taken.term, taken.generation)
+_REMEMBERED = 8
+
+
+def accepts(taken: tuple[Taken, ...], desired: Desired) -> bool:
+    """Whether `desired` is not older than the last order of the same store, also when another's came between."""
+    return all(
+        (desired.term, desired.generation) >= (t.term, t.generation) for t in taken if t.store_id == desired.store_id
+    )
+
+
+def take(taken: tuple[Taken, ...], desired: Desired) -> tuple[Taken, ...]:
+    """What was taken up until now, the newest last; the last few stores are remembered."""
+    others = tuple(t for t in taken if t.store_id != desired.store_id)
+    return (*others, Taken(desired.store_id, desired.term, desired.generation))[-_REMEMBERED:]
 
 
 def step(desired: Desired | None, held: tuple[Held, ...]) -> tuple[Action, ...]:

@@ -72,7 +72,7 @@ def _ending(exit_: Exit) -> str:
         return f"was ended by {name}"
     if exit_.status is not None:
         return f"ended with status {exit_.status}"
-    return "ended"
+    return "ended (how is not known: another agent had started it)"
 
 
 def _cause(exit_: Exit, lines: Sequence[str]) -> str:
@@ -83,4 +83,5 @@ def _cause(exit_: Exit, lines: Sequence[str]) -> str:
                 return meaning.format(match.group(0), *match.groups()).strip()
     if exit_.signal == signal.SIGKILL or exit_.status == 137:
         return "somebody killed it, or the kernel did for want of memory (dmesg tells)"
-    return lines[-1].strip() if lines else ""
+    # Whoever ends by its own will with a status says why last; whoever was ended from outside did not know it.
+    return lines[-1].strip() if lines and exit_.status else ""

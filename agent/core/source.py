@@ -67,7 +67,10 @@ def read(text: str, hub: str = HUB) -> LocalFile | Starter | Download:
 
 
 def _address(text: str) -> Download:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as e:
+        raise BadSource(f"{text[:200]!r} is no address: {e}") from None
     name = parts.path.rsplit("/", 1)[-1]
     if not parts.hostname or not name:
         raise BadSource(f"an address needs a host and a file, and {text[:200]!r} has none")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agent.core.backoff import HOPELESS_S, delay_s
-from agent.core.converge import Taken, accepts
+from agent.core.converge import Taken, accepts, take
 from agent.node import discovery
 from agent.node.context import Context
 from agent.node.home import write_atomically
@@ -222,15 +222,9 @@ class Agent:
 
     def _take(self, desired: Desired) -> None:
         if not accepts(self._taken, desired):
-            _log.warning(
-                "an older order (term %d, generation %d) is ignored: (%d, %d) was taken already",
-                desired.term,
-                desired.generation,
-                self._taken.term if self._taken else 0,
-                self._taken.generation if self._taken else 0,
-            )
+            _log.warning("an older order is ignored: term %d, generation %d", desired.term, desired.generation)
             return
-        taken = Taken(desired.store_id, desired.term, desired.generation)
+        taken = take(self._taken, desired)
         if taken != self._taken:
             self._taken = taken
             try:
@@ -258,11 +252,11 @@ class Agent:
             facts=self._told,
             shards=self.supervisor.observed(),
             generation=self._generation(),
-            store_id=self._taken.store_id if self._taken else None,
+            store_id=self._taken[-1].store_id if self._taken else None,
         )
 
     def _generation(self) -> int | None:
-        return self._taken.generation if self._taken else None
+        return self._taken[-1].generation if self._taken else None
 
     def _latest_facts(self) -> NodeFacts:
         return self._facts(self._address)
@@ -281,8 +275,8 @@ def _lasting(facts: NodeFacts) -> NodeFacts:
     return replace(facts, memory_free_bytes=None, disk_free_bytes=None)
 
 
-def _read_taken(ctx: Context) -> Taken | None:
+def _read_taken(ctx: Context) -> tuple[Taken, ...]:
     try:
-        return msgspec.json.decode(ctx.home.taken.read_bytes(), type=Taken)
+        return msgspec.json.decode(ctx.home.taken.read_bytes(), type=tuple[Taken, ...])
     except (OSError, msgspec.MsgspecError):
-        return None
+        return ()

@@ -44,7 +44,7 @@ class Home:
 
     @property
     def taken(self) -> Path:
-        """The newest order that was taken up (store, term, generation)."""
+        """The newest order that was taken up of each store (store, term, generation)."""
         return self.path / "taken.json"
 
     @property

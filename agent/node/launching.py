@@ -58,11 +58,14 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
     except (OSError, LookupError) as e:
         raise CannotStart(f"the engine's folder {scratch} could not be made: {e}") from None
     if ctx.engine_user is not None:
-        for path, what, execute in (
+        places = [
             (Path(executable), "the engine", True),
             (weights, "the model file", False),
             (scratch, "its folder", True),
-        ):
+        ]
+        if ctx.import_from is not None:
+            places.append((Path(ctx.import_from), "the launcher's folder", True))
+        for path, what, execute in places:
             problem = reach.problem(ctx.engine_user, path, what, execute=execute)
             if problem is not None:
                 raise CannotStart(problem)

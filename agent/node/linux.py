@@ -23,15 +23,18 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class LinuxProcess:
     """Watched through a pidfd, so that its end is noticed at once, also when it is not our child."""
 
-    def __init__(self, identity: Identity, child: subprocess.Popen[bytes] | None) -> None:
+    def __init__(self, identity: Identity, *, child: bool) -> None:
         self.identity = identity
         self._child = child
 
     async def ended(self) -> Exit:
         await _gone(self.identity)
-        if self._child is None:
+        if not self._child:
             return Exit()
-        status = self._child.wait()
+        try:
+            status = os.waitstatus_to_exitcode(os.waitpid(self.identity.pid, 0)[1])  # noqa: ASYNC222 - it has ended
+        except ChildProcessError:
+            return Exit()
         return Exit(signal=-status) if status < 0 else Exit(status=status)
 
 
@@ -67,10 +70,11 @@ class LinuxHost:
             os.close(log)
         found = _stat(child.pid)  # it is our child: until we wait for it its number cannot be another's
         ticks = found.start_ticks if found is not None else 0
-        return LinuxProcess(Identity(child.pid, ticks, self._boot_id), child)
+        child.returncode = 0  # it is waited for by its number: Popen, which may go before it, is not to mind
+        return LinuxProcess(Identity(child.pid, ticks, self._boot_id), child=True)
 
     def find(self, identity: Identity) -> LinuxProcess | None:
-        return LinuxProcess(identity, None) if self._lives(identity) else None
+        return LinuxProcess(identity, child=False) if self._lives(identity) else None
 
     def age_s(self, identity: Identity) -> float:
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - identity.start_ticks / _HERTZ)

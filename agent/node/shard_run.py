@@ -44,6 +44,7 @@ class ShardRun:
         self._since = record.since or ctx.clock.wall()
         self._progress: float | None = None
         self._adopted = False
+        self._was_ready = False
         self.memory_bytes: int | None = None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -118,8 +119,11 @@ class ShardRun:
         if self._task is not None:
             self._task.cancel()
 
-    def leaders(self) -> tuple[Identity, ...]:
-        return () if self.state in _OVER else self.record.processes
+    def measure(self) -> None:
+        """Asks for the resident memory of all its processes."""
+        if self.state not in _OVER and self.record.processes:
+            members = self._ctx.host.members(self.record.processes)
+            self.memory_bytes = self._ctx.host.resident_bytes(members)
 
     # Its life
 
@@ -230,6 +234,7 @@ class ShardRun:
             if found is Verdict.STARTING:
                 self._set(ShardState.LOADING, "the engine lives, and no longer answers on its port")
         elif found is Verdict.READY:
+            self.measure()
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
         elif found is Verdict.FOREIGN:
@@ -275,8 +280,6 @@ class ShardRun:
             _log.error("shard %s: processes are left that do not die", spec.shard_id)
 
     # Telling
-
-    _was_ready = False
 
     @property
     def _title(self) -> str:

@@ -102,9 +102,7 @@ class Supervisor:
     def measure(self) -> None:
         """Memory of each shard's processes; logs are kept short. Cheap enough for every few seconds."""
         for run in self._runs.values():
-            leaders = run.leaders()
-            if leaders:
-                run.memory_bytes = self._ctx.host.resident_bytes(self._ctx.host.members(leaders))
+            run.measure()
             logs.keep_short(Path(run.record.log), self._ctx.log_bytes)
 
     def _recover(self, record: ShardFile, marked: tuple[Marked, ...]) -> None:

@@ -68,7 +68,7 @@ class Control:
 
     async def ask(self, kind: str, **args: object) -> Answer:
         await self.say(Question("q1", kind, dict(args)))
-        return await self.heard(lambda m: isinstance(m, Answer) and m or None)
+        return await self.heard(lambda m: m if isinstance(m, Answer) else None)
 
     async def heard(self, found: Callable[[Message], M | None], timeout_s: float = 15.0) -> M:
         """The first message, said before or to come, that `found` makes something of; it is taken out."""
