@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-import allauth.account.admin
-import allauth.mfa.admin  # noqa: F401
-import django.contrib.auth.admin  # noqa: F401
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress, EmailConfirmation
 from allauth.mfa.models import Authenticator
@@ -96,8 +94,10 @@ class MembershipAdmin(ReadOnly):
     list_filter = ("role",)
 
 
-# allauth and Django bring these with buttons to change them: ours are the actions. A second factor's secret is
-# shown to nobody.
+# allauth and Django bring pages with buttons to change these: ours are the actions, and a second factor's secret is
+# shown to nobody. Imported here so that they are registered before they are replaced.
+for _module in ("allauth.account.admin", "allauth.mfa.admin", "django.contrib.auth.admin"):
+    import_module(_module)
 for _theirs in (EmailAddress, EmailConfirmation, Authenticator, Group):
     if admin.site.is_registered(_theirs):
         admin.site.unregister(_theirs)
