@@ -112,7 +112,8 @@ def memory(need: Need, room: Room) -> Reason | None:
     if wanted > unreserved:
         return Reason(
             "memory",
-            f"{gib(wanted)} of memory are wanted, and {gib(unreserved)} of {room.node.id}'s {gib(has)} are not reserved",
+            f"{gib(wanted)} of memory are wanted, and {gib(unreserved)} of {room.node.id}'s {gib(has)} "
+            "are not reserved",
         )
     free = room.node.memory_free_bytes
     if free is not None and wanted > free - room.untouched_bytes:

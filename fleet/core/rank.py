@@ -29,13 +29,18 @@ def idle(need: Need, room: Room) -> float:
 
 
 def free_cpu(need: Need, room: Room) -> float:
+    """What is left unreserved once the replica is there."""
     has = room.node.facts.cpu_count
-    return 0.5 if not has else min(max((has - room.cpu_cores) / has, 0.0), 1.0)
+    return _left(has, room.cpu_cores + (need.profile.run.cpu_cores or 0))
 
 
 def free_memory(need: Need, room: Room) -> float:
     has = room.node.facts.memory_bytes
-    return 0.5 if not has else min(max((has - room.memory_bytes) / has, 0.0), 1.0)
+    return _left(has, room.memory_bytes + (need.profile.run.memory_bytes or 0))
+
+
+def _left(has: int | None, taken: int) -> float:
+    return 0.5 if not has else min(max((has - taken) / has, 0.0), 1.0)
 
 
 SCORERS: tuple[tuple[Scorer, float], ...] = ((spread, 4.0), (free_cpu, 2.0), (free_memory, 1.0), (idle, 1.0))

@@ -84,6 +84,9 @@ class _Pass:
             return False
         away = next((s.node for s in replica.shards if self._lost(s.node)), None)
         if away is not None:
+            if self.world.synced and replica.model not in self.models:
+                self.steps.append(Stop(replica.id, Reason("model_removed", f"the model {replica.model} was removed")))
+                return False
             if self.world.synced:
                 sentence = f"{away} has not been heard for {self.world.settings.node_lost_s:.0f} s"
                 self.steps.append(Lose(replica.id, Reason("node_lost", sentence, f"llmgw node show {away}")))

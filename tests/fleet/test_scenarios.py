@@ -1,0 +1,201 @@
+"""Scenarios as text: a world, what happens, and the plan that is expected. `scenarios/*.txt`, each told by its title.
+
+world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b]
+                                  model M [min= cores= memory= label= gpus=] | model M stopped | model M removed
+                                  replica R of M on N STATE | replica R STATE [gone]
+                                  stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
+plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.wire.facts import EngineFacts, NodeFacts
+from agent.wire.shard import Profile, ShardSpec, ShardState, Source
+from catalog.core.definition import Definition, ProfileDefinition, Scaling
+from fleet.core import plan as steps
+from fleet.core.reconcile import plan
+from fleet.core.replica import State
+from fleet.core.world import NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
+from tests.fleet.simulate import apply
+
+FOLDER = Path(__file__).parent / "scenarios"
+GIB = 1024**3
+
+
+class Stage:
+    """The world while a scenario plays."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.world = World(())
+        self.models: dict[str, WantedModel] = {}
+        self.names: Iterator[str] = (f"new{i}" for i in range(1, 1000))
+
+    def say(self, line: str) -> None:
+        words = line.split()
+        match words:
+            case ["node", name, *rest]:
+                self._node(name, rest)
+            case ["model", name, *rest]:
+                self._model(name, rest)
+            case ["replica", name, "of", model, "on", node, state]:
+                self._replica(name, model, node, State(state))
+            case ["replica", name, "gone"]:
+                self._replicas([r for r in self.world.replicas if r.id != name])
+            case ["replica", name, state]:
+                self._replicas([self._seen(r, State(state)) if r.id == name else r for r in self.world.replicas])
+            case ["stray", name, "of", model, "on", node, state, *rest]:
+                self._stray(name, model, node, ShardState(state), "foreign" in rest)
+            case ["unsynced" | "synced" as word]:
+                self.world = replace(self.world, synced=word == "synced")
+            case ["after", seconds]:
+                self.now += float(seconds)
+            case _:
+                raise AssertionError(f"a scenario cannot say {line!r}")
+
+    def play(self) -> list[str]:
+        found = plan(self.world, self.models.values(), self.now)
+        self.world = apply(self.world, found, self.now, self.names)
+        return [told(s) for s in found.steps] or ["nothing"]
+
+    def _node(self, name: str, words: list[str]) -> None:
+        known = {n.id: n for n in self.world.nodes}
+        node = known.get(name) or NodeView(
+            name,
+            NodeFacts(
+                cpu_count=8,
+                memory_bytes=32 * GIB,
+                engines=(EngineFacts("llamacpp"),),
+                arch="x86_64",
+                os="Linux",
+                vector_extensions=("avx", "avx2"),
+                gpus=(),
+            ),
+        )
+        for word in words:
+            key, _, value = word.partition("=")
+            match key:
+                case "cpus":
+                    node = replace(node, facts=replace(node.facts, cpu_count=int(value)))
+                case "memory":
+                    node = replace(node, facts=replace(node.facts, memory_bytes=int(value) * GIB))
+                case "free":
+                    node = replace(node, memory_free_bytes=int(value) * GIB)
+                case "labels":
+                    node = replace(node, labels=dict([value.split(":")]))
+                case "engines":
+                    node = replace(node, facts=replace(node.facts, engines=()))
+                case "back":
+                    node = replace(node, lost=False, connected=True, reported=True)
+                case "away":
+                    node = replace(node, connected=False)
+                case "unsettled":
+                    node = replace(node, settled=False)
+                case "uncordoned":
+                    node = replace(node, cordoned=False, draining=False)
+                case "draining":
+                    node = replace(node, cordoned=True, draining=True)
+                case "gone":
+                    self.world = replace(self.world, nodes=tuple(n for n in self.world.nodes if n.id != name))
+                    self._replicas(
+                        [replace(r, shards=tuple(s for s in r.shards if s.node != name)) for r in self.world.replicas]
+                    )
+                    return
+                case _:
+                    node = replace(node, **{key: True})
+        known[name] = node
+        self.world = replace(self.world, nodes=tuple(known.values()))
+
+    def _model(self, name: str, words: list[str]) -> None:
+        options = dict(w.split("=") for w in words if "=" in w)
+        if "removed" in words:
+            del self.models[name]
+        elif name in self.models and not options:
+            self.models[name] = replace(self.models[name], stopped="stopped" in words)
+        else:
+            run = Profile(
+                "cpu",
+                "llamacpp",
+                cpu_cores=int(options.get("cores", 1)),
+                memory_bytes=int(options.get("memory", 1)) * GIB,
+                gpus=int(options.get("gpus", 0)),
+                context_length=int(options.get("context", 2048)),
+            )
+            labels = dict([options["label"].split(":")]) if "label" in options else {}
+            count = int(options.get("min", 1))
+            profile = ProfileDefinition(run, labels=labels)
+            self.models[name] = WantedModel(Definition(name, "starter:tiny", (profile,), scaling=Scaling(count, count)))
+
+    def _replica(self, name: str, model: str, node: str, state: State) -> None:
+        run = self.models[model].definition.profiles[0].run if model in self.models else Profile("cpu", "llamacpp")
+        ports = {s.port for r in self.world.replicas for s in r.shards}
+        port = next(p for p in range(18100, 19000) if p not in ports)
+        shard = ShardView(0, node, port, (), run.cpu_cores or 0, run.memory_bytes or 0, observed=ShardState.READY)
+        made = ReplicaView(name, model, state, self.now, "cpu", run, Source("starter:tiny"), (shard,), created=self.now)
+        self._replicas([*self.world.replicas, made])
+
+    def _seen(self, replica: ReplicaView, state: State) -> ReplicaView:
+        return replace(replica, state=state, since=self.now)
+
+    def _replicas(self, rows: list[ReplicaView]) -> None:
+        self.world = replace(self.world, replicas=tuple(rows))
+
+    def _stray(self, name: str, model: str, node: str, state: ShardState, foreign: bool) -> None:
+        fingerprint = "unlike"
+        if model in self.models:
+            run = self.models[model].definition.profiles[0].run
+            spec = ShardSpec(f"{name}.0", name, model, run, Source("starter:tiny"), 18500, "key")
+            fingerprint = spec.fingerprint
+        stray = StrayView(node, f"{name}.0", name, model, state, 18500, fingerprint, 1, foreign, key="key")
+        self.world = replace(self.world, strays=(*self.world.strays, stray))
+
+
+def told(step: steps.Step) -> str:
+    """A step as scenarios write it."""
+    match step:
+        case steps.Place():
+            return f"place {step.replica or 'a'} {step.model} on {step.node} port {step.port}".replace(" a ", " ", 1)
+        case steps.Want():
+            return f"want {step.model}: {step.reason}"
+        case steps.Hold() | steps.Lose() | steps.Drain() | steps.Stop():
+            return f"{type(step).__name__.lower()} {step.replica}: {step.reason}"
+        case steps.Flag():
+            return f"flag {step.replica} {'stale' if step.stale else 'fresh'}"
+        case steps.Adopt():
+            return f"adopt {step.replica} of {step.model} on {step.node} {step.state}"
+        case steps.Settle():
+            return f"settle {step.node}"
+        case steps.Retry() | steps.Forget():
+            return f"{type(step).__name__.lower()} {step.replica}"
+
+
+def scenarios() -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+    for path in sorted(FOLDER.glob("*.txt")):
+        title, sections = "", []
+        for line in path.read_text().splitlines():
+            if line.startswith("# "):
+                if title:
+                    yield title, sections
+                title, sections = f"{path.stem}: {line[2:]}", []
+            elif line and not line.startswith(" "):
+                sections.append((line.strip(), []))
+            elif line.strip():
+                sections[-1][1].append(line.strip())
+        yield title, sections
+
+
+@pytest.mark.parametrize(("title", "sections"), [pytest.param(t, s, id=t) for t, s in scenarios()])
+def test_scenario(title: str, sections: list[tuple[str, list[str]]]) -> None:
+    stage = Stage()
+    for kind, lines in sections:
+        if kind == "plan":
+            assert stage.play() == lines
+        else:
+            for line in lines:
+                stage.say(line)
