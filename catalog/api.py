@@ -29,7 +29,7 @@ class ModelRow(serializers.Serializer[Any]):
     aliases = serializers.ListField(child=serializers.CharField())
     kinds = serializers.ListField(child=serializers.CharField())
     context_length = serializers.IntegerField(allow_null=True)
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # the name is the definition's
     origin = serializers.ChoiceField(choices=[selectors.STORED, selectors.DECLARED])
     stopped = serializers.BooleanField()
     created_at = serializers.DateTimeField(allow_null=True)
@@ -54,7 +54,7 @@ class Models(GenericViewSet[Any]):
 
     @extend_schema(responses=ModelRow(many=True))
     def list(self, request: Request) -> Response:
-        rows = self.paginate_queryset(selectors.models())  # type: ignore[arg-type]  # a list has pages too
+        rows = self.paginate_queryset(selectors.models())
         return self.get_paginated_response(ModelRow(rows, many=True).data)
 
     def retrieve(self, request: Request, name: str) -> Response:

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from llmgw.fold import fold
 
 
-class ClosedSignUp(DefaultAccountAdapter):
+class ClosedSignUp(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
     """Accounts come from administrators. Rate limits and the same answer for an unknown account are allauth's own."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:

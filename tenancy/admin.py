@@ -30,7 +30,7 @@ def _has_permission(request: HttpRequest) -> bool:
 
 
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
-admin.site.password_change = _change_password  # type: ignore[method-assign]
+admin.site.password_change = _change_password  # type: ignore[method-assign, assignment]
 admin.site.has_permission = _has_permission  # type: ignore[method-assign]
 admin.site.site_header = admin.site.site_title = "llmgw"
 admin.site.index_title = _("Everything that is stored")

@@ -6,10 +6,11 @@ import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.wire.reason import Reason
 
+T = TypeVar("T")
 GIB = 1024**3
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
@@ -133,7 +134,7 @@ class Fields:
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(self._known))}"
             self.problem(f"there is no key {key}; {hint}", "unknown_key")
 
-    def _wanted(self, key: str, what: str, found: Any, default: Any, hint: str = "") -> Any:
+    def _wanted(self, key: str, what: str, found: Any, default: T, hint: str = "") -> T:
         self.problem(f"{key} must be {what}, and is {_shown(found)}{hint}")
         return default
 

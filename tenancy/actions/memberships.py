@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import transaction
 
 from llmgw.cluster.actions import audit
@@ -17,9 +19,8 @@ def grant(*, person: Person, level: Level, role: str, actor: str) -> Membership:
     if role not in Membership.Role.values:
         raise Invalid("bad_role", f"a role is one of {', '.join(Membership.Role.values)}, and not {role!r}")
     with transaction.atomic():
-        membership, _ = Membership.objects.update_or_create(
-            person=person, **{str(level._meta.model_name): level}, defaults={"role": role}
-        )
+        at: dict[str, Any] = {str(level._meta.model_name): level}
+        membership, _ = Membership.objects.update_or_create(person=person, **at, defaults={"role": role})
         audit.record(actor=actor, action="membership.grant", subject=person.email, level=level.path, role=role)
         announce("tenancy")
     return membership

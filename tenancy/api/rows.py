@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.db.models import Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
+from rest_framework.serializers import BaseSerializer, Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from llmgw.fold import found_in
@@ -45,11 +46,11 @@ class Rows(GenericViewSet[Any]):
         fields: dict[str, Any] = body.validated_data
         return fields
 
-    def _shape(self, rows: Any, many: bool = False) -> Serializer[Any]:
+    def _shape(self, rows: Any, many: bool = False) -> BaseSerializer[Any]:
         assert self.serializer_class is not None
         return self.serializer_class(rows, many=many)
 
-    def _searched(self, found: QuerySet[Any]) -> QuerySet[Any] | list[Any]:
+    def _searched(self, found: QuerySet[Any]) -> QuerySet[Any] | Sequence[Any]:
         query = self.request.query_params.get("search", "")
         if not query:
             return found

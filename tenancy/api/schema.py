@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 
-class AdminKeyScheme(OpenApiAuthenticationExtension):
+class AdminKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = "tenancy.api.auth.AdminKeyAuthentication"
     name = "adminKey"
 

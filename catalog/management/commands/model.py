@@ -43,11 +43,11 @@ class Command(NounCommand):
         self.verb("list", selectors.models, "every model of the catalog", show=_list)
         show = self.verb("show", _show, "a model's definition, as YAML that `add` and `change` take", show=_yaml)
         show.add_argument("name", help="the model, by name or alias")
-        for name, run, help in (
+        for name, rest, help in (
             ("stop", _stop, "run no replica of it until it is started; it is kept"),
             ("start", _start, "run it again, in as many replicas as its definition says"),
         ):
-            self.verb(name, run, help, show=_done).add_argument("name", help="the model, by name or alias")
+            self.verb(name, rest, help, show=_done).add_argument("name", help="the model, by name or alias")
         remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
         remove.add_argument("name", help="the model, by name or alias")
         remove.add_argument("--yes", action="store_true", help="do not ask")
