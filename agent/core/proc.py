@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 MARKER = "LLMGW_SHARD"
@@ -121,6 +122,18 @@ def listening_inodes(net_tcp: str, port: int) -> frozenset[int]:
                 found.add(int(fields[9]))
         except ValueError:
             continue
+    return frozenset(found)
+
+
+def listening_ports(net_tcp: str) -> frozenset[int]:
+    """Every port that is listened on, of /proc/net/tcp or tcp6."""
+    found = set()
+    for line in net_tcp.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10 or fields[3] != _LISTEN:
+            continue
+        with contextlib.suppress(ValueError):
+            found.add(int(fields[1].rpartition(":")[2], 16))
     return frozenset(found)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,10 @@ class Identity:
     """Where its engines listen; None: the address that the link goes out from."""
 
 
+Facts = Callable[[str | None, Collection[int]], NodeFacts]
+"""What the node is, given the address that it is reached at and the ports that its own engines listen on."""
+
+
 class Turned(Exception):
     """The control plane refused this node."""
 
@@ -52,14 +56,14 @@ class Turned(Exception):
 
 
 class Agent:
-    """`facts` is asked with the address for this node; everything it works with comes from outside."""
+    """Everything it works with comes from outside."""
 
     def __init__(
         self,
         ctx: Context,
         identity: Identity,
         link: Link,
-        facts: Callable[[str | None], NodeFacts],
+        facts: Facts,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
@@ -232,14 +236,19 @@ class Agent:
             except OSError as e:
                 _log.warning("the order's number could not be noted: %s", e)
         self._desired = desired
+        # At once: a heartbeat that names this order must not come before what the order began.
+        self._converge()
         self._changed.set()
 
     async def _converge_on_change(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            self.supervisor.converge(self._desired, self._address or _LOCALHOST)
+            self._converge()
             self._changed_for_link.set()
+
+    def _converge(self) -> None:
+        self.supervisor.converge(self._desired, self._address or _LOCALHOST)
 
     async def _measure(self) -> None:
         while True:
@@ -247,7 +256,7 @@ class Agent:
             self.supervisor.measure()
 
     def _report(self) -> Report:
-        self._told = self._facts(self._address)
+        self._told = self._latest_facts()
         return Report(
             facts=self._told,
             shards=self.supervisor.observed(),
@@ -259,7 +268,8 @@ class Agent:
         return self._taken[-1].generation if self._taken else None
 
     def _latest_facts(self) -> NodeFacts:
-        return self._facts(self._address)
+        ports = [h.port for h in self.supervisor.held() if h.lives]
+        return self._facts(self._address, ports)
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""

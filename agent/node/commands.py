@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from agent.node import discovery, installed, shardfile
-from agent.node.agent import Agent, Identity
+from agent.node.agent import Agent, Facts, Identity
 from agent.node.clock import Clock
 from agent.node.context import Context
 from agent.node.home import Home, HomeTaken, only_agent, open_home
@@ -69,7 +69,7 @@ def doctor(args: argparse.Namespace) -> int:
     settings = _settings(home)
     if settings is None:
         return 2
-    facts = _facts(home, settings)(settings.address)
+    facts = _facts(home, settings)(settings.address, ())
     found = findings(examination.look(home, settings, facts, unreachable=asyncio.run(_unreachable(settings))))
     if args.json:
         print(msgspec.json.encode(found).decode())
@@ -182,13 +182,13 @@ def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
     return installed.engines(configured, proc.vector_extensions(cpuinfo), os.uname().machine)
 
 
-def _facts(home: Home, settings: Settings) -> Callable[[str | None], NodeFacts]:
+def _facts(home: Home, settings: Settings) -> Facts:
     engines: list[tuple[EngineFacts, ...]] = []
 
-    def facts(address: str | None) -> NodeFacts:
+    def facts(address: str | None, own_ports: Collection[int]) -> NodeFacts:
         if not engines:
             engines.append(_engines(settings))
-        return discovery.facts(settings, settings.weights or home.weights, address, engines[0])
+        return discovery.facts(settings, settings.weights or home.weights, address, engines[0], own_ports)
 
     return facts
 

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from agent.core import proc
@@ -17,7 +17,13 @@ from agent.wire.facts import EngineFacts, NodeFacts
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "9p"}
 
 
-def facts(settings: Settings, weights: Path, address: str | None, engines: Iterable[EngineFacts]) -> NodeFacts:
+def facts(
+    settings: Settings,
+    weights: Path,
+    address: str | None,
+    engines: Iterable[EngineFacts],
+    own_ports: Collection[int] = (),
+) -> NodeFacts:
     """Everything; takes a few milliseconds (the first time with a card some hundreds)."""
     cpuinfo = _text("/proc/cpuinfo")
     memory = proc.meminfo(_text("/proc/meminfo"))
@@ -36,6 +42,7 @@ def facts(settings: Settings, weights: Path, address: str | None, engines: Itera
         memory_free_bytes=memory.get("MemAvailable"),
         disk_bytes=disk[0] if disk else None,
         disk_free_bytes=disk[1] if disk else None,
+        ports_taken=_ports_taken(own_ports),
         driver=cards.driver,
         agent_version=version(),
         labels=dict(settings.labels),
@@ -67,6 +74,15 @@ def version() -> str:
         return metadata.version("llmgw")
     except metadata.PackageNotFoundError:
         return "0+source"
+
+
+def _ports_taken(own: Collection[int]) -> tuple[int, ...] | None:
+    """Below the range that systems hand out for a while; the rest would never stand still."""
+    tables = [t for t in (_text("/proc/net/tcp"), _text("/proc/net/tcp6")) if t]
+    if not tables:
+        return None
+    found = frozenset().union(*(proc.listening_ports(t) for t in tables))
+    return tuple(sorted(p for p in found if 1024 <= p < 32768 and p not in own))
 
 
 def _cpus() -> int | None:

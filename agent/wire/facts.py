@@ -53,6 +53,8 @@ class NodeFacts:
     disk_bytes: int | None = None
     disk_free_bytes: int | None = None
     """Of the file system that holds the weights; absent where that one is shared."""
+    ports_taken: tuple[int, ...] | None = None
+    """TCP ports from 1024 to 32767 that something else than this agent's engines listens on."""
     driver: str | None = None
     agent_version: str | None = None
     labels: dict[str, str] | None = None

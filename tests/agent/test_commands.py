@@ -100,6 +100,7 @@ async def test_an_agent_that_is_killed_or_ended_leaves_its_engines_to_the_next(
     assert time.monotonic() - began < 10
     assert said.facts.cpu_count
     assert [e.name for e in said.facts.engines or ()] == ["llamacpp"]
+    assert said.facts.ports_taken is not None
     await control.want(tiny())
     ready = await control.shard("r-1.0", S.READY, S.FAILED)
     assert ready.pid is not None

@@ -44,6 +44,7 @@ def test_no_text_breaks_a_reader(read: Callable[[str], object], text: str) -> No
     read(text)
     proc.resident_pages(text)
     proc.listening_inodes(text, 80)
+    proc.listening_ports(text)
 
 
 @given(st.binary(max_size=200))
@@ -76,6 +77,7 @@ def test_who_listens() -> None:
     )
     assert proc.listening_inodes(tcp, 9100) == {4242}
     assert proc.listening_inodes(tcp, 9101) == frozenset()
+    assert proc.listening_ports(tcp) == {9100}
 
 
 TINY = starter.path("tiny").read_bytes()

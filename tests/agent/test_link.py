@@ -52,7 +52,7 @@ class Running:
             node.ctx,
             Identity(settings_.node_id, "instance-1", settings_.address),
             WebsocketLink(settings_, self.skipped.append),
-            lambda address: NodeFacts(hostname="h", address=address),
+            lambda address, ports: NodeFacts(hostname="h", address=address, ports_taken=tuple(ports)),
             jitter=lambda: 0.0,
         )
         self.task = asyncio.create_task(self.agent.run())

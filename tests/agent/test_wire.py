@@ -87,6 +87,7 @@ FACTS = NodeFacts(
     memory_free_bytes=60 * 2**30,
     disk_bytes=10**12,
     disk_free_bytes=9 * 10**11,
+    ports_taken=(7443, 8080),
     driver="570.1",
     agent_version="0.1.0",
     labels={"rack": "a"},
