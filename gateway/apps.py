@@ -1,6 +1,20 @@
+from __future__ import annotations
+
+import functools
+
 from django.apps import AppConfig
 
 
 class GatewayConfig(AppConfig):
     name = "gateway"
     verbose_name = "Traffic"
+
+    def ready(self) -> None:
+        from gateway.control.parts import DEPENDS
+        from gateway.control.publishing import publish_quietly
+        from llmgw.cluster.changes import listen
+
+        changes = {change for depends in DEPENDS.values() for change in depends}
+        for change in sorted(changes):
+            parts = [part for part, depends in DEPENDS.items() if change in depends]
+            listen(change, functools.partial(publish_quietly, *parts))

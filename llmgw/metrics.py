@@ -13,7 +13,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -267,10 +267,9 @@ def merge(states: Iterable[State]) -> State:
                 histograms[key] = list(values)
             else:
                 histograms[key] = [a + b for a, b in zip(series, values, strict=True)]
-    plain: Any = Figures()
-    plain.counters, plain.gauges, plain.histograms = counters, gauges, histograms
-    merged: State = plain.state("merged", 0.0)
-    return merged
+    figures = Figures()
+    figures.counters, figures.gauges, figures.histograms = counters, gauges, histograms
+    return figures.state("merged", 0.0)
 
 
 def _joined(name: str, a: float, b: float) -> float:

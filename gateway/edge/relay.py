@@ -135,13 +135,25 @@ class Waits:
 class Stream:
     """A streamed answer."""
 
-    __slots__ = ("_done", "_exchange", "_held", "_inflate", "_reader", "_tally", "_twins", "_waits", "_wants_usage")
+    __slots__ = (
+        "_done",
+        "_exchange",
+        "_held",
+        "_inflate",
+        "_newest",
+        "_reader",
+        "_tally",
+        "_twins",
+        "_waits",
+        "_wants_usage",
+    )
 
     def __init__(self, exchange: Exchange, waits: Waits, inflate: Callable[[bytes], bytes] | None) -> None:
         self._exchange, self._waits, self._inflate = exchange, waits, inflate
         self._reader = sse.Reader()
         self._tally = exchange.tally
         self._held: list[bytes] = []
+        self._newest = b""
         self._twins = self._done = False
         assert exchange.request is not None
         self._wants_usage = exchange.request.wants_usage
@@ -161,7 +173,6 @@ class Stream:
                 if not tally.content_sent:
                     block = await self._until_content(block)
                 else:
-                    tally.events += block.count(b"\n\n")
                     if (
                         b"error" in block
                         or usage.MARK in block
@@ -170,7 +181,9 @@ class Stream:
                         or self._twins
                     ):
                         block = self._inspect(block)
+                    tally.events += block.count(b"\n\n")
                 if block:
+                    self._newest = block
                     await client.send(block)
         except UpstreamError as e:
             return self._cut(str(e), e)
@@ -252,6 +265,7 @@ class Stream:
     async def _end(self) -> Failure | None:
         """The engine's stream ended in order."""
         client, tally, rest = self._exchange.client, self._tally, self._reader.rest
+        self._done = self._done or self._newest.rstrip().endswith(chunk.DONE)
         last = b""
         if rest.strip():
             error = chunk.tail_error(rest)

@@ -29,8 +29,10 @@ class Spool:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder, self.edge = folder, edge
         self._segment_bytes = segment_bytes
-        self._lock = os.open(folder / f"{edge}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        making = folder / f".{edge}.making"
+        self._lock = os.open(making, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        making.rename(folder / f"{edge}.lock")  # never there without being held: the shipper would take it for dead
         self._number = 0
         self._fd = -1
         self._size = 0

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from llmgw.keys import engine_key
-from tests.gateway.edges import EdgeProcess
+from tests.gateway.edges import AUTH, EdgeProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 _databases = itertools.count(1)
@@ -108,3 +108,10 @@ def llamacpp(weights: Path, port: int, key: str, *flags: str) -> subprocess.Pope
             pass
         assert time.monotonic() < deadline, "llama.cpp did not come up in 20 s"
         time.sleep(0.05)
+
+
+@pytest.fixture
+async def http(edge: EdgeProcess) -> AsyncIterator[httpx.AsyncClient]:
+    """A client with the usual key, towards the shared edge."""
+    async with httpx.AsyncClient(base_url=edge.url, headers=AUTH, timeout=15) as client:
+        yield client

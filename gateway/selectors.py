@@ -1,0 +1,114 @@
+"""Reading the traffic: single requests, recent ones, use by day, and what goes on now. For commands, API, portal."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, QuerySet, Sum
+from django.db.models.functions import TruncDate
+from django.utils import timezone
+
+from gateway.control.redis import client
+from gateway.models import Usage
+from llmgw.cluster.errors import NotFound
+
+LIVE = "llmgw:live:*"
+_SHOWN = (
+    "request_id", "at", "endpoint", "model", "asked", "stream", "outcome", "status", "code", "replica", "node",
+    "route", "attempts", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated", "ttft_ms",
+    "duration_ms", "organisation", "team", "project", "key", "person", "edge",
+)  # fmt: skip
+_LISTED = (
+    "request_id",
+    "at",
+    "model",
+    "outcome",
+    "status",
+    "prompt_tokens",
+    "completion_tokens",
+    "ttft_ms",
+    "duration_ms",
+)
+
+
+def request(request_id: str) -> dict[str, Any]:
+    """Everything that is known of one request; raises `NotFound`."""
+    row = Usage.objects.filter(request_id=request_id).first()
+    if row is None:
+        raise NotFound(
+            "no_such_request",
+            f"there is no request {request_id}: its row comes about a second after its answer",
+            "llmgw request list",
+        )
+    return {name: getattr(row, name) for name in _SHOWN}
+
+
+def recent(
+    *, limit: int = 50, model: str | None = None, outcome: str | None = None, project: str | None = None
+) -> list[dict[str, Any]]:
+    """The newest requests first."""
+    return list(requests(model=model, outcome=outcome, project=project).values(*_LISTED)[:limit])
+
+
+def requests(
+    *, model: str | None = None, outcome: str | None = None, project: str | None = None, key: str | None = None
+) -> QuerySet[Usage]:
+    given = {"model": model, "outcome": outcome, "project": project, "key": key}
+    return Usage.objects.filter(**{name: value for name, value in given.items() if value})
+
+
+def by_day(
+    *,
+    days: int = 30,
+    person: str | None = None,
+    project: str | None = None,
+    key: str | None = None,
+    model: str | None = None,
+    now: datetime | None = None,
+) -> list[dict[str, Any]]:
+    """Use of each of the last `days` days in the cluster's zone, oldest first, days without any too. Names are
+    public ids."""
+    today = timezone.localtime(now or timezone.now()).date()
+    first = today - timedelta(days=days - 1)
+    given = {"person": person, "project": project, "key": key, "model": model}
+    rows = Usage.objects.filter(
+        at__gte=_midnight(first), **{name: value for name, value in given.items() if value}
+    ).order_by()
+    found = {
+        row["day"]: row
+        for row in rows.annotate(day=TruncDate("at"))
+        .values("day")
+        .annotate(
+            requests=Count("id"),
+            prompt_tokens=Sum("prompt_tokens", default=0),
+            completion_tokens=Sum("completion_tokens", default=0),
+            cached_tokens=Sum("cached_tokens", default=0),
+        )
+    }
+    empty = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
+    return [found.get(day) or {"day": day, **empty} for day in (first + timedelta(days=n) for n in range(days))]
+
+
+def live() -> dict[str, Any] | None:
+    """What goes on now, summed over the edges: `models` (in flight and totals by name), `tokens_per_s` by name,
+    `edges`. None where no edge has reported within five seconds. Raises `redis.RedisError`."""
+    keys = list(client().scan_iter(LIVE, count=500))
+    found = [json.loads(data) for data in client().mget(keys) if data] if keys else []  # type: ignore[union-attr]
+    if not found:
+        return None
+    models: dict[str, dict[str, int]] = {}
+    rates: dict[str, float] = {}
+    for document in found:
+        for name, figures in document["models"].items():
+            total = models.setdefault(name, {})
+            for figure, value in figures.items():
+                total[figure] = total.get(figure, 0) + value
+        for name, rate in document["tokens_per_s"].items():
+            rates[name] = rates.get(name, 0.0) + rate
+    return {"edges": len(found), "models": models, "tokens_per_s": rates}
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, datetime.min.time()))

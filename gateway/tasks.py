@@ -1,0 +1,28 @@
+"""Celery's door to the gateway: thin, idempotent; beat comes by every second or two."""
+
+from __future__ import annotations
+
+import logging
+
+import redis
+from celery import shared_task
+from django.conf import settings
+
+from gateway.control import gauges, publishing
+from gateway.control.ingesting import ingest as ship
+
+log = logging.getLogger(__name__)
+
+
+@shared_task(name="gateway.publish")
+def publish() -> None:
+    try:
+        publishing.publish(steady=True)
+        gauges.push(settings.MACHINE.spool_dir)
+    except (redis.RedisError, OSError) as e:
+        log.warning("the snapshot could not be published: %s", type(e).__name__)
+
+
+@shared_task(name="gateway.ingest")
+def ingest() -> None:
+    ship(settings.MACHINE.spool_dir)
