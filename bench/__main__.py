@@ -6,10 +6,11 @@ Exits 0 when every request was answered as it must be, 1 when one was not, 2 whe
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ EXAMPLES = """examples:
   python -m bench --quick                          a minute, for a first look
   python -m bench                                  five rounds, for figures to write down
   python -m bench --only requests,burst --rounds 9
+  python -m bench --tries 4                        on a machine with other work: measures again what that disturbed
   python -m bench --profile requests               where the edge spends its time"""
 
 
@@ -32,24 +34,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which = processes.cores()
     if which is None:
         return _refuse("measuring needs two cores, one for the proxy and one for the load; this process may use one")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does: nobody we started is left behind
     with tempfile.TemporaryDirectory(prefix="llmgw-bench-") as scratch:
         try:
             if options.profile:
                 print(profile.profiled(options.profile, which, Path(scratch), OUT))
                 return 0
             plan = _plan(options)
-            cells, books = rounds.run(plan, which, Path(scratch), lambda text: print(text, file=sys.stderr))
+            run = rounds.run(plan, which, Path(scratch), _say)
         except (CannotBuild, contenders.CannotStart, RuntimeError) as e:
             return _refuse(str(e))
-    found = figures.figures(cells)
+    found = figures.figures(run.cells)
     verdicts = targets.verdicts(found)
-    faults = figures.errors(cells) + report.books(books)
-    document = msgspec.json.encode(report.as_json(found, cells, verdicts, faults))
-    text = "\n\n".join([f"{report.machine()}; {report.noise(cells)}", report.table(found), report.targets(verdicts)])
+    faults = figures.errors(run.all) + report.books(run)
+    document = msgspec.json.encode(report.as_json(found, run.cells, verdicts, faults))
+    head = f"{report.machine()}; {report.noise(run.cells)}"
+    text = "\n\n".join([head, report.table(found), report.targets(verdicts)])
     _write(document, text, plot.svg(found))
     print(document.decode() if options.json else text, flush=True)
     for fault in faults:
-        print(f"bench: {fault}", file=sys.stderr)
+        _say(fault)
     return 1 if faults else 0
 
 
@@ -63,6 +67,7 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="two rounds of short cells")
     parser.add_argument("--rounds", type=int, help="how often everybody is visited (5; quick 2)")
+    parser.add_argument("--tries", type=int, default=1, help="of a cell, until others leave the cores alone (1)")
     parser.add_argument("--only", type=_list_of(names), help=f"workloads, of {', '.join(names)}")
     parser.add_argument("--contenders", type=_list_of(rounds.NAMES), help=f"of {', '.join(rounds.NAMES)}")
     parser.add_argument("--json", action="store_true", help="print everything as JSON instead of the table")
@@ -70,7 +75,7 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def _list_of(known: Sequence[str]):  # type: ignore[no-untyped-def]
+def _list_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         names = tuple(text.split(","))
         unknown = [n for n in names if n not in known]
@@ -86,11 +91,14 @@ def _plan(options: argparse.Namespace) -> Plan:
     asked = options.contenders or there
     if "nginx" in asked and "nginx" not in there:
         raise contenders.CannotStart("nginx was asked for and is not on the PATH")
+    if "nginx" not in there:
+        _say("nginx is not on the PATH: the targets that are ratios to it have no verdict")
     return Plan(
         contenders=tuple(n for n in rounds.NAMES if n in asked),
         workloads=tuple(w for w in WORKLOADS if not options.only or w.name in options.only),
         rounds=options.rounds or (2 if options.quick else 5),
         quick=options.quick,
+        tries=options.tries,
     )
 
 
@@ -102,8 +110,12 @@ def _write(document: bytes, text: str, picture: str) -> None:
     stem.with_suffix(".svg").write_text(picture)
 
 
+def _say(sentence: str) -> None:
+    print(f"bench: {sentence}", file=sys.stderr, flush=True)
+
+
 def _refuse(sentence: str) -> int:
-    print(f"bench: {sentence}", file=sys.stderr)
+    _say(sentence)
     return 2
 
 

@@ -44,8 +44,8 @@ class Edge:
 
 
 @contextmanager
-def edge(engine: Engine, which: Cores, folder: Path, prefix: Sequence[str] = ()) -> Iterator[Edge]:
-    """The edge on its core, with Redis on the load's. `prefix` goes before `-m gateway.edge` (a profiler)."""
+def edge(engine: Engine, which: Cores, folder: Path, run: Sequence[str] = ("-m", "gateway.edge")) -> Iterator[Edge]:
+    """The edge on its core, with Redis on the load's. `run` may put a profiler in between."""
     this = _state_directory(folder)
     with ExitStack() as stack:
         redis_pid = stack.enter_context(_redis(this, which.load))
@@ -57,7 +57,7 @@ def edge(engine: Engine, which: Cores, folder: Path, prefix: Sequence[str] = ())
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LLMGW_")}
         environment |= {"LLMGW_HOME": str(this.home), "LLMGW_LISTEN_FD": str(listener.fileno()), "PORT": str(port)}
         process = processes.start(
-            (sys.executable, *prefix, "-m", "gateway.edge"),
+            (sys.executable, *run),
             which.proxy,
             env=environment,
             stdout=output,

@@ -115,3 +115,13 @@ def settle(pid: int, limit_s: float = 4.0) -> None:
         time.sleep(0.15)
         if cpu_s(pid) - before <= 2 * TICK_S:
             return
+
+
+def wait_for_quiet(which: Cores, share: float, limit_s: float = 2.0) -> None:
+    """Until others leave both cores alone for a moment, or the limit."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        before, at = busy_s(which), time.monotonic()
+        time.sleep(0.25)
+        if (busy_s(which) - before) / (time.monotonic() - at) / 2 <= share:
+            return

@@ -11,11 +11,8 @@ from typing import Any
 
 from bench.cell import Cell
 from bench.figures import MEASURES, Figure, Figures
-from bench.rounds import Books
+from bench.rounds import QUIET, Run
 from bench.targets import Verdict
-
-NOISE = 0.05
-"""Above this share of the two cores in other hands, figures are doubtful."""
 
 
 def machine() -> str:
@@ -34,7 +31,7 @@ def machine() -> str:
 
 def noise(cells: Sequence[Cell]) -> str:
     share = median(c.others_share for c in cells)
-    doubt = "" if share <= NOISE else ": read ratios, not absolutes, and repeat on a quiet machine"
+    doubt = "" if share <= QUIET else ": read ratios, not absolutes, and repeat on a quiet machine"
     return f"others took {share * 100:.0f} % of the two cores (median of cells){doubt}"
 
 
@@ -79,11 +76,11 @@ def targets(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def books(found: Books | None) -> list[str]:
+def books(run: Run) -> list[str]:
     """A sentence where the edge's books and the clients' answers disagree."""
-    if found is None or found.settled == found.answered:
+    if run.settled is None or run.settled == run.answered_by_edge:
         return []
-    return [f"the edge settled {found.settled:,} requests and clients were answered {found.answered:,}"]
+    return [f"the edge settled {run.settled:,} requests and clients were answered {run.answered_by_edge:,}"]
 
 
 def as_json(
