@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from fleet.actions import certificates
+from fleet.actions import certificates, nodes, replicas
 from fleet.models import Certificate, Claim, JoinCode, Node, Replica, ReplicaEvent, Shard, Stray
 from llmgw.cluster.admin import ReadOnly, each
 
@@ -17,6 +17,25 @@ class NodeAdmin(ReadOnly):
     list_display = ("node_id", "connected", "cordoned", "draining", "agent_version", "last_seen")
     list_filter = ("connected", "cordoned", "draining")
     search_fields = ("node_id",)
+    actions = ("cordon", "drain", "uncordon")
+
+    @admin.action(description=_("Cordon: place nothing more here"))
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        each(self, request, queryset, lambda n, actor: nodes.cordon(node_id=n.node_id, actor=actor), "{count} cordoned")
+
+    @admin.action(description=_("Drain: move what runs here elsewhere"))
+    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        each(self, request, queryset, lambda n, actor: nodes.drain(node_id=n.node_id, actor=actor), "{count} draining")
+
+    @admin.action(description=_("Uncordon: place here again"))
+    def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        each(
+            self,
+            request,
+            queryset,
+            lambda n, actor: nodes.uncordon(node_id=n.node_id, actor=actor),
+            "{count} uncordoned",
+        )
 
 
 @admin.register(Certificate)
@@ -47,6 +66,27 @@ class ReplicaAdmin(ReadOnly):
     list_display = ("public_id", "model", "profile", "state", "reason", "failures", "state_since")
     list_filter = ("state",)
     search_fields = ("public_id", "model")
+    actions = ("restart", "retry")
+
+    @admin.action(description=_("Restart"))
+    def restart(self, request: HttpRequest, queryset: QuerySet[Replica]) -> None:
+        each(
+            self,
+            request,
+            queryset,
+            lambda r, actor: replicas.restart(replica=r.public_id, actor=actor),
+            "{count} restarting",
+        )
+
+    @admin.action(description=_("Try again: a parked one, or one that waits"))
+    def retry(self, request: HttpRequest, queryset: QuerySet[Replica]) -> None:
+        each(
+            self,
+            request,
+            queryset,
+            lambda r, actor: replicas.retry(replica=r.public_id, actor=actor),
+            "{count} tried again",
+        )
 
 
 @admin.register(Shard)

@@ -13,7 +13,7 @@ from llmgw.cluster.errors import Refusal
 from llmgw.cluster.models import AuditEntry, Change, Job, Lease, SettingsRevision, Store
 
 
-class ReadOnly(admin.ModelAdmin):
+class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # at run time it takes none
     """A model as a list and a page. Administrators see it; there is no add, change or delete.
 
     A secret's column goes into `exclude`, or is shown by a method that cuts it.

@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from catalog.actions import models
 from catalog.core.starter import starter
+from fleet.models import Node
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.models import AuditEntry
 from tenancy.actions import keys, people
@@ -102,6 +103,14 @@ def test_a_model_is_stopped_and_started(browser: Client) -> None:
         browser.post(address(Model, "changelist"), {"action": action, "_selected_action": [row.pk]})
         row.refresh_from_db()
         assert row.stopped is stopped
+
+
+def test_a_node_is_cordoned_and_opened_again(browser: Client) -> None:
+    node = Node.objects.create(node_id="n1")
+    for action, cordoned in (("cordon", True), ("uncordon", False)):
+        browser.post(address(Node, "changelist"), {"action": action, "_selected_action": [node.pk]})
+        node.refresh_from_db()
+        assert node.cordoned is cordoned
 
 
 def test_the_door_is_the_portal_s(client: Client, member: Person) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 from django.core.management import call_command
@@ -34,7 +37,10 @@ ADDRESSES = addresses()
 
 def test_there_are_routes_for_the_nouns() -> None:
     nouns = {a.split("/")[3] for a in ADDRESSES}
-    assert {"schema", "models", "organisations", "teams", "projects", "people", "keys"} <= nouns
+    assert nouns >= {
+        "schema", "models", "organisations", "teams", "projects", "people", "keys", "settings", "audit",
+        "nodes", "replicas", "certificates", "requests", "usage",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -112,3 +118,9 @@ class TestSessions:
         client = APIClient()
         client.force_login(made.person, backend="django.contrib.auth.backends.ModelBackend")
         assert client.get("/api/v1/keys").status_code == 403
+
+
+def test_the_page_in_docs_names_every_noun_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    told = set(re.findall(r"^\| `/([a-z-]+)` \|", page, re.MULTILINE))
+    assert told == {a.split("/")[3] for a in ADDRESSES} - {"schema"}

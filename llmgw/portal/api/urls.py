@@ -23,13 +23,7 @@ APPS = (
 def _router() -> SimpleRouter:
     router = SimpleRouter(trailing_slash=False)
     for name in APPS:
-        try:
-            module = import_module(name)
-        except ModuleNotFoundError as e:
-            if e.name != name:
-                raise
-            continue  # an app that has no API yet
-        for prefix, view, basename in module.routes:
+        for prefix, view, basename in import_module(name).routes:
             router.register(prefix, view, basename)
     return router
 
