@@ -72,6 +72,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
             fields.problem(f"the alias {alias} stands twice, or is the model's own name", "bad_name")
         taken.add(fold(alias))
     kinds, tools, json_schema, vision = _capabilities(fields.table("capabilities"))
+    source, sha256 = _source(fields, required=True)
     context_length = fields.whole("context_length", None, 1)
     max_output = fields.whole("max_output", None, 1)
     if context_length and max_output and max_output > context_length:
@@ -79,8 +80,8 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
     return Definition(
         name=name,
         aliases=aliases,
-        source=_source(fields, required=True) or "",
-        sha256=_sha256(fields),
+        source=source or "",
+        sha256=sha256,
         kinds=kinds,
         tools=tools,
         json_schema=json_schema,
@@ -147,16 +148,16 @@ def _routing_profile(fields: Fields) -> str:
     return found
 
 
-def _source(fields: Fields, required: bool = False) -> str | None:
-    written = fields.text("source", required=required)
+def _source(fields: Fields, required: bool = False) -> tuple[str | None, str | None]:
+    """(source, sha256)."""
+    written, sha256 = fields.text("source", required=required), _sha256(fields)
     if not written:
-        return None
-    match sources.normal(written):
-        case Reason() as bad:
-            fields.problem(bad.sentence, bad.code)
-            return written
-        case normal:
-            return normal
+        return None, sha256
+    found = sources.normal(written)
+    bad = found if isinstance(found, Reason) else sources.unproven(found, sha256)
+    if bad is not None:
+        fields.problem(bad.sentence, bad.code)
+    return (written if isinstance(found, Reason) else found), sha256
 
 
 def _sha256(fields: Fields) -> str | None:
@@ -216,10 +217,11 @@ def _profile(fields: Fields, context_length: int | None, embeddings: bool) -> Pr
     elif engine:
         for problem in ENGINES[engine].problems(run, None):
             fields.problem(problem.sentence, problem.code)
+    source, sha256 = _source(fields)
     return ProfileDefinition(
         run=run,
-        source=_source(fields),
-        sha256=_sha256(fields),
+        source=source,
+        sha256=sha256,
         priority=fields.whole("priority", 100, 0, 1000) or 0,
         weight=fields.number("weight", 1.0, 0.001, 1000.0),
         labels=_labels(fields),

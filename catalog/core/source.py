@@ -1,6 +1,7 @@
 """Where weights may come from, as people write it and as nodes are told it. Pure.
 
-`path:/…` or a bare absolute path (on the nodes), `https://…`, `hf:owner/repo/file[@revision]`, `starter:tiny`.
+`path:/…` or a bare absolute path (on the nodes), `https://…`, `http://…` with a sha256 (a mirror of one's own),
+`hf:owner/repo/file[@revision]`, `starter:tiny`. Every node's agent reads what is let in here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from urllib.parse import urlsplit
 from agent.wire.reason import Reason
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_HF = re.compile(rf"(?P<repo>{_PART}/{_PART})/(?P<file>(?:[^/@\s]+/)*[^/@\s]+)(?:@(?P<revision>[\w./-]+))?")
+_FILE = r"[A-Za-z0-9._-]+"
+_HF = re.compile(rf"(?P<repo>{_PART}/{_PART})/(?P<file>(?:{_FILE}/)*{_FILE})(?:@(?P<revision>[A-Za-z0-9._/-]+))?")
 _REPOSITORY = re.compile(rf"(?:hf:)?{_PART}/{_PART}")
 STARTERS = ("tiny",)
 """Weights that ship with llmgw."""
@@ -54,7 +56,7 @@ def normal(written: str) -> str | Reason:
 def hub_file(source: str) -> HubFile | None:
     """What an `hf:` source names; None for any other, and for one that leaves its repository."""
     match = _HF.fullmatch(source.removeprefix("hf:")) if source.startswith("hf:") else None
-    if match is None or ".." in match["file"].split("/") or ".." in (match["revision"] or "").split("/"):
+    if match is None or {".", ".."} & {*match["file"].split("/"), *(match["revision"] or "").split("/")}:
         return None
     return HubFile(match["repo"], match["file"], match["revision"] or "main")
 
@@ -75,9 +77,16 @@ def _address(url: str) -> str | Reason:
         return _bad(f"source {url!r} is not an address")
     if user:
         return _bad(f"source {parts.scheme}://{host}/… has a name or password in it, which every page would show")
-    if parts.scheme == "http":
-        return _bad(f"source {url} is not encrypted, and anybody on the way could change the weights: use https://")
+    if not parts.path.rsplit("/", 1)[-1]:
+        return _bad(f"source {url} names no file")
     return url
+
+
+def unproven(source: str, sha256: str | None) -> Reason | None:
+    """Why weights from `source` could be other ones than were meant: an address in clear without their sha256."""
+    if sha256 is None and source.startswith("http:"):
+        return _bad(f"source {source} is not encrypted, and anybody on the way could change it: give its sha256 too")
+    return None
 
 
 def _bad(sentence: str) -> Reason:

@@ -9,8 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core import source as agent_source
+from agent.core.source import Download, LocalFile, Starter
 from catalog.core.definition import Definition, from_builtins, in_order, source_of, to_builtins
 from catalog.core.reading import read
+from catalog.core.source import normal
 from catalog.core.starter import starter
 from catalog.core.writing import changed_keys, written
 from llmgw.cluster.errors import Invalid
@@ -237,7 +240,9 @@ def test_sources(tiny: dict[str, Any], source: str, normal: str) -> None:
         ("hf:owner/repo", "hf:owner/repo/FILE.gguf"),
         ("Qwen/Qwen3-Embedding-4B", "hf:Qwen/Qwen3-Embedding-4B/FILE.gguf"),
         ("starter:huge", "tiny"),
-        ("http://example.com/a.gguf", "not encrypted"),
+        ("http://example.com/a.gguf", "give its sha256 too"),
+        ("https://example.com/", "names no file"),
+        ("hf:owner/repo/a+b.gguf", "hf:owner/repository/file"),
         ("https://me:secret@example.com/a.gguf", "name or password in it"),
         ("https://", "not an address"),
         ("s3://bucket/a.gguf", "must be an absolute path"),
@@ -250,12 +255,28 @@ def test_sources_that_are_none(tiny: dict[str, Any], source: str, said: str) -> 
     assert "secret" not in found
 
 
+def test_an_address_in_clear_needs_its_checksum(tiny: dict[str, Any]) -> None:
+    mirror = {**tiny, "source": "http://models.internal:8081/m/2026-03/q4_k_m.gguf", "sha256": "a" * 64}
+    assert read(mirror).source.startswith("http://")
+    profile = {"name": "cpu", "engine": "llamacpp", "source": mirror["source"]}
+    assert "give its sha256 too" in sentences({**mirror, "profiles": [profile]})
+
+
+@given(
+    st.text(max_size=60) | st.from_regex(r"(hf:|path:/|https://h/|starter:|/)[a-zA-Z0-9./@_+ -]{0,40}", fullmatch=True)
+)
+def test_every_source_that_is_let_in_can_be_read_by_an_agent(text: str) -> None:
+    found = normal(text)
+    if isinstance(found, str):
+        assert isinstance(agent_source.read(found), (LocalFile, Starter, Download))
+
+
 def test_the_starters_are_definitions_like_any_other() -> None:
-    for name in ("tiny", "qwen2.5-0.5b", "hf:owner/repo-GGUF/dir/My+Model.Q4_0.gguf@abc"):
+    for name in ("tiny", "qwen2.5-0.5b", "hf:owner/repo-GGUF/dir/My_Model.Q4_0.gguf@abc"):
         found = starter(name)
         assert read(written(found)) == found
         assert found.scaling.min == 1
-    assert starter("hf:o/r/My+Model.Q4_0.gguf").name == "my-model.q4_0"
+    assert starter("hf:o/r/My_Model.Q4_0.gguf").name == "my_model.q4_0"
     for name in ("huge", "hf:owner/repo", "hf:owner/repo/readme.md"):
         with pytest.raises(Invalid):
             starter(name)
