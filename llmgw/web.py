@@ -13,10 +13,14 @@ import sys
 from pathlib import Path
 
 import uvicorn
+from django.core.asgi import get_asgi_application
 
 from llmgw import machine
-from llmgw.asgi import django
-from llmgw.portal import live
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
+django = get_asgi_application()
+
+from llmgw.portal import live  # noqa: E402 - it imports models, which Django has loaded by now
 
 GRACE_S = 2
 

@@ -33,7 +33,7 @@ GROUPS = (
     Group(
         _("Use"),
         (
-            Page("landing", _("Start"), "home", "landing"),
+            Page("landing", _("Home"), "home", "landing"),
             Page("chat", _("Chat"), "chat", "chat"),
             Page("account", _("Keys"), "key", "account"),
             Page("usage", _("My usage"), "chart", "usage"),

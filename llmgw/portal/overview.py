@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone, translation
 
 from gateway.models import Usage
-from llmgw.portal import figures, fleet
+from llmgw.portal import fleet, traffic
 
 PARTS = ("figures", "waiting", "models", "nodes", "replicas", "requests")
 
@@ -19,7 +19,7 @@ PARTS = ("figures", "waiting", "models", "nodes", "replicas", "requests")
 @dataclass(frozen=True, slots=True)
 class Overview:
     fleet: fleet.Fleet
-    figures: figures.Figures
+    now: traffic.Now
     hour: dict[str, int]
     requests: list[Usage]
 
@@ -30,19 +30,19 @@ def load() -> Overview:
     hour = Usage.objects.filter(at__gte=since).aggregate(
         requests=Count("id"), failed=Count("id", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
     )
-    return Overview(fleet.load(), figures.read(), hour, list(Usage.objects.all()[:8]))
+    return Overview(fleet.load(), traffic.now(), hour, list(Usage.objects.all()[:8]))
 
 
 def context(overview: Overview, *, live: bool) -> dict[str, Any]:
     """`live`: the browser writes the relative times, so that a part that stands still stays the same text."""
-    traffic = overview.figures.models
+    by_model = overview.now.models or {}
     return {
         "live": live,
         "fleet": overview.fleet,
-        "figures": overview.figures,
+        "now": overview.now,
         "hour": overview.hour,
         "requests": overview.requests,
-        "models": [(m, traffic.get(m["name"])) for m in overview.fleet.models],
+        "models": [(m, by_model.get(m["name"])) for m in overview.fleet.models],
         "parts": PARTS,
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720.0, 180.0, 52.0, 22.0, 8.0
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 720.0, 180.0, 52.0, 12.0, 22.0, 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Plot:
     width: str = f"{WIDTH:.0f}"
     height: str = f"{HEIGHT:.0f}"
     left: str = f"{LEFT:.0f}"
-    right: str = f"{WIDTH:.0f}"
+    right: str = f"{WIDTH - RIGHT:.0f}"
     tick_x: str = f"{LEFT - 8:.0f}"
     label_y: str = f"{HEIGHT - 6:.0f}"
 
@@ -49,7 +49,7 @@ def stacked(first: Sequence[int | None], second: Sequence[int | None] | None = N
     sums = [(a or 0) + (b or 0) for a, b in zip(first, upper, strict=True)]
     top = scale(max(sums, default=0))
     room = HEIGHT - BOTTOM - TOP
-    step = (WIDTH - LEFT) / max(1, len(first))
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(first))
     wide = min(36.0, step * 0.7)
     bars: list[Bar] = []
     for i, (a, b) in enumerate(zip(first, upper, strict=True)):

@@ -93,7 +93,6 @@ def test_queries_do_not_grow_with_the_rows(client: Client, db: None, address: st
 
 def _more(small: seed.Seeded) -> None:
     from fleet.models import Node, Replica, Shard
-
     from tenancy.actions import keys, tree
     from tenancy.models import Person
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from gateway import selectors
 from gateway.models import Usage
-from llmgw.cluster.errors import NotFound
 from llmgw.portal import listing
 from llmgw.portal.gate import administrators
 from tenancy.models import Key, Person, Project
@@ -34,22 +36,21 @@ def requests(request: HttpRequest) -> HttpResponse:
 
 @administrators
 def one(request: HttpRequest, id: str) -> HttpResponse:
-    found = Usage.objects.filter(request_id=id).first()
-    if found is None:
-        raise NotFound("no_such_request", f"there is no request {id}, or it is not yet written down")
+    found = selectors.request(id)
     context = {
         "usage": found,
-        "project": Project.objects.select_related("team__organisation").filter(public_id=found.project).first(),
-        "key": Key.objects.filter(public_id=found.key).first() if found.key else None,
-        "person": Person.objects.filter(public_id=found.person).first() if found.person else None,
+        "project": Project.objects.select_related("team__organisation").filter(public_id=found["project"]).first(),
+        "key": Key.objects.filter(public_id=found["key"]).first() if found["key"] else None,
+        "person": Person.objects.filter(public_id=found["person"]).first() if found["person"] else None,
         "life": life(found),
     }
     return render(request, "portal/requests/one.html", context)
 
 
-def life(found: Usage) -> dict[str, str] | None:
+def life(found: dict[str, Any]) -> dict[str, str] | None:
     """The request as a bar: how much of its time went before the first token; per mille as text, for an SVG."""
-    if found.duration_ms is None or found.ttft_ms is None or found.duration_ms <= 0:
+    whole, ttft = found["duration_ms"], found["ttft_ms"]
+    if whole is None or ttft is None or whole <= 0:
         return None
-    first = min(1000.0, 1000.0 * found.ttft_ms / found.duration_ms)
+    first = min(1000.0, 1000.0 * ttft / whole)
     return {"first": f"{first:.0f}", "rest": f"{1000.0 - first:.0f}"}

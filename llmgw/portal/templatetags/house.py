@@ -6,7 +6,7 @@ Unknown is drawn as unknown, never as zero. Figures and dates are in the page's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django import template
@@ -15,6 +15,7 @@ from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from llmgw.portal import assets, signs, words
 
@@ -132,6 +133,7 @@ def copied(value: str, shown: str = "") -> SafeString:
 
 
 @register.simple_tag
-def day_of(columns: Sequence[Any], index: int) -> str:
+def day_of(columns: Sequence[date], index: int) -> str:
     """The short date below a plot's column."""
-    return formats.date_format(columns[index].label, "MONTH_DAY_FORMAT")
+    # Translators: the date below a plot's column, in Django's format letters.
+    return formats.date_format(columns[index], pgettext("short day", "M j"))

@@ -109,7 +109,7 @@ function facts({ model: name, meta }) {
   if (meta.completion != null) parts.push(interpolate(ngettext("%s token", "%s tokens", meta.completion), [figure(meta.completion)]));
   if (meta.first != null) parts.push(interpolate(gettext("first after %s s"), [figure(meta.first / 1000, 2)]));
   if (meta.whole != null) parts.push(interpolate(gettext("%s s in all"), [figure(meta.whole / 1000, 1)]));
-  if (meta.completion > 1 && meta.whole > meta.first) parts.push(interpolate(gettext("%s tokens/s"), [figure((meta.completion - 1) / ((meta.whole - meta.first) / 1000), 0)]));
+  if (meta.completion > 1 && meta.whole - meta.first > 50) parts.push(interpolate(gettext("%s tokens/s"), [figure((meta.completion - 1) / ((meta.whole - meta.first) / 1000), 0)]));
   return parts.filter(Boolean).join(" · ");
 }
 
