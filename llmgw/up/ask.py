@@ -21,8 +21,7 @@ def streamed(machine: Machine, model: str, question: str, person: str, project: 
         secrets.read_or_make(machine.secrets_dir, "chat"),
         keys.ChatToken(person=person, project=project, expires_at=time.time() + keys.CHAT_LIFE_S),
     )
-    host = "127.0.0.1" if machine.host in ("0.0.0.0", "::") else machine.host  # noqa: S104 - a comparison
-    connection = http.client.HTTPConnection(host, machine.port, timeout=120)
+    connection = http.client.HTTPConnection(machine.local_host, machine.port, timeout=120)
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": question}]}
     try:
         connection.request(

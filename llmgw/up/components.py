@@ -18,6 +18,8 @@ class Component:
     argv: tuple[str, ...]
     socket: str | None = None
     grace_s: float = 6.0
+    late: bool = False
+    """Not needed for a first answer: it starts when the processors are free again."""
     env: dict[str, str] = field(default_factory=dict)
 
 
@@ -37,12 +39,16 @@ def application(machine: Machine) -> tuple[Component, ...]:
         Component(
             "worker",
             # Threads: tasks are short and wait for the store; no task outlives its time limit by more than one pass.
-            (*celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO", *_ALONE),
+            (*celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "WARNING", *_ALONE),
             grace_s=10.0,
         ),
-        Component("web", (python, "-m", "llmgw.web"), socket="web"),
-        Component("beat", (*celery, "beat", "--loglevel", "WARNING", "--schedule", str(machine.run_dir / "beat"))),
-        Component("metrics", (python, "-m", "llmgw.exporter"), socket="metrics"),
+        Component("web", (python, "-m", "llmgw.web"), socket="web", late=True),
+        Component(
+            "beat",
+            (*celery, "beat", "--loglevel", "WARNING", "--schedule", str(machine.run_dir / "beat")),
+            late=True,
+        ),
+        Component("metrics", (python, "-m", "llmgw.exporter"), socket="metrics", late=True),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.core.management import call_command
 
-from llmgw.cluster.errors import Conflict, Invalid
+from llmgw.cluster.errors import Conflict
 from llmgw.machine import Machine
 
 ACTOR = "up"
@@ -53,9 +53,8 @@ def folders(machine: Machine) -> None:
 
 def store(machine: Machine, starter: str) -> Prepared:
     """The store at this version, with everything a first answer needs."""
-    from fleet.actions import certificates
-
     from fleet import bootstrap as fleet
+    from fleet.actions import certificates
     from tenancy import bootstrap as tenancy
 
     call_command("migrate", verbosity=0, interactive=False)
@@ -65,7 +64,7 @@ def store(machine: Machine, starter: str) -> Prepared:
     certificates.enrol_local(
         node_id=machine.node_id or os.uname().nodename,
         home=machine.agent_dir,
-        server_url=f"wss://127.0.0.1:{machine.link_port}/agent/link",
+        server_url=f"wss://{machine.local_host}:{machine.link_port}/agent/link",
         actor=ACTOR,
     )
     return Prepared(
@@ -89,10 +88,7 @@ def _starter(name: str) -> str:
         if first is not None:
             return first.name
         name = "tiny"
-    try:
-        definition = starter.starter(name)
-    except ValueError as e:
-        raise Invalid("bad_starter", str(e)) from None
+    definition = starter.starter(name)
     if not Model.objects.filter(name=definition.name).exists():
         models.add(definition=definition, actor=ACTOR)
     return definition.name

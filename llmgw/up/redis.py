@@ -31,4 +31,6 @@ def arguments(socket: Path, data: Path) -> list[str]:
         *("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
         *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
         *("--maxmemory-policy", "noeviction", "--daemonize", "no", "--loglevel", "notice"),
+        # A title written over its arguments would hide the marker by which a later supervisor finds it.
+        *("--set-proc-title", "no"),
     ]

@@ -27,6 +27,8 @@ from llmgw.up.terminal import Teller, bar
 QUESTION = "count to 12"
 _PATIENCE_S = 120.0
 """How long the model may go without any progress before the first answer."""
+_LATE_S = 3.0
+"""When what a first answer does not need is started at the latest."""
 
 
 class Stopped(Exception):
@@ -42,6 +44,8 @@ class Up:
         self._once = once
         self._teller = teller
         self._stopping = False
+        self._late: list[components.Component] = []
+        self._late_at = 0.0
         self._times: list[tuple[str, float]] = []
         self._began = time.monotonic()
 
@@ -66,8 +70,11 @@ class Up:
 
     def _serve(self, supervisor: Supervisor) -> int:
         prepared = self._prepare(supervisor)
+        self._late = [c for c in components.application(self._machine) if c.late]
+        self._late_at = time.monotonic() + _LATE_S
         for component in components.application(self._machine):
-            supervisor.start(component)
+            if not component.late:
+                supervisor.start(component)
         self._mark("processes started")
         question = QUESTION if prepared.model == "tiny" else "Say hello in one sentence."
         self._await_serving(supervisor, prepared.model)
@@ -75,6 +82,7 @@ class Up:
         if not answer.strip():
             self._teller.say(f"llmgw: {prepared.model} gave an empty answer; see: llmgw replica list")
             return 1
+        self._start_late(supervisor)
         self._print_how_to(prepared)
         if self._once:
             return 0
@@ -188,11 +196,18 @@ class Up:
 
     def _tick(self, supervisor: Supervisor, pause_s: float) -> None:
         supervisor.tick()
+        if self._late and time.monotonic() >= self._late_at:
+            self._start_late(supervisor)
         if self._stopping:
             raise Stopped
         time.sleep(pause_s)
         if self._stopping:
             raise Stopped
+
+    def _start_late(self, supervisor: Supervisor) -> None:
+        for component in self._late:
+            supervisor.start(component)
+        self._late = []
 
     def _stop(self, sign: int, frame: Any) -> None:
         if self._stopping:  # a second Ctrl-C: those who wait are hurried, nothing is left half-written by it

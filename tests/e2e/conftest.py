@@ -35,6 +35,8 @@ class Cluster:
     key: str = ""
     password: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    """Before each command: `ip netns exec NAME` puts the cluster into a network namespace."""
 
     def start(self, *arguments: str, seconds: float = 60) -> None:
         """Until it serves; the first start learns the key and the password that are shown once."""
@@ -42,12 +44,14 @@ class Cluster:
         self.environment = {
             **plain,
             "LLMGW_HOME": str(self.home),
-            **({} if self.environment else {"PORT": "0", "LINK_PORT": "0", "METRICS_PORT": "0"}),
-            **{k: v for k, v in self.environment.items() if k.endswith("PORT")},
+            "PORT": "0",
+            "LINK_PORT": "0",
+            "METRICS_PORT": "0",
+            **{k: v for k, v in self.environment.items() if k.endswith("PORT") or k == "HOST"},
         }
         self.output = []
         self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "up", *arguments],
+            [*self.prefix, sys.executable, "manage.py", "up", *arguments],
             cwd=ROOT,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -110,7 +114,7 @@ class Cluster:
     def command(self, *arguments: str, code: int = 0) -> Any:
         """A `manage.py` command's JSON; `code` is the exit status that is expected."""
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments, "--json"],
+            [*self.prefix, sys.executable, "manage.py", *arguments, "--json"],
             cwd=ROOT,
             env=self.environment,
             capture_output=True,
@@ -141,15 +145,17 @@ class Cluster:
         found = self.rows(f"SELECT {columns} FROM gateway_usage WHERE request_id = ?", request_id)
         return [dict(zip(columns.split(", "), row, strict=True)) for row in found]
 
-    def engine_pid(self) -> int:
-        rows = self.rows("SELECT pid FROM fleet_shard WHERE observed = 'ready' AND pid IS NOT NULL")
-        assert rows, "no engine is ready"
-        return int(rows[0][0])
+    def engine_pid(self, model: str = "tiny") -> int:
+        """The process of the model's ready engine."""
+        query = (
+            "SELECT s.pid FROM fleet_shard s JOIN fleet_replica r ON r.id = s.replica_id"
+            " WHERE r.model = ? AND s.observed = 'ready' AND s.pid IS NOT NULL"
+        )
+        return int(self.until(lambda: self.rows(query, model), 20, "no engine is ready")[0][0])
 
     def client(self, **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(
-            base_url=f"{self.url}/v1", api_key=self.key, **{"max_retries": 0, "timeout": 30, **options}
-        )
+        defaults = {"api_key": self.key, "max_retries": 0, "timeout": 30}
+        return openai.OpenAI(base_url=f"{self.url}/v1", **{**defaults, **options})
 
     def post(self, path: str, body: Any, key: str | None = None, **options: Any) -> httpx.Response:
         return httpx.post(

@@ -166,7 +166,7 @@ def test_every_request_left_one_usage_row_with_the_engines_counts(cluster: Clust
 
 
 def test_a_revoked_key_is_refused_within_two_seconds(cluster: Cluster) -> None:
-    made = cluster.command("key", "create", "--project", "default/default/default", "--name", "short lived")
+    made = cluster.command("key", "create", "short lived", "--project", "default/default/default")
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
     cluster.until(lambda: cluster.post("/v1/chat/completions", body, key=made["key"]).status_code == 200, 2)
     cluster.command("key", "revoke", made["id"])

@@ -30,6 +30,6 @@ def _show(found: dict[str, Any]) -> None:
             rate = live["tokens_per_s"].get(name, 0.0)
             print(f"model       {name}: {model['in_flight']} requests now, {rate:.0f} tokens/s")
     print()
-    table(found["nodes"])
+    table(found["nodes"], ("node", "state", "address", "replicas", "engines", "last_seen", "reason"))
     print()
-    table(found["replicas"])
+    table(found["replicas"], ("replica", "model", "state", "node", "since", "reason"))
