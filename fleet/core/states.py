@@ -33,7 +33,7 @@ def model_state(name: str, *, stopped: bool, wanted: int, copies: Iterable[Copy]
     """The best that any copy gives."""
     found = list(copies)
     by = {state: [c for c in found if c.state is state] for state in State}
-    if any(c.heard for c in (*by[State.READY], *by[State.DRAINING])):
+    if any(c.heard for c in by[State.READY]):
         return ModelState("serving", "", 0)
     if stopped or wanted == 0:
         return ModelState("stopped", f"{name} is stopped; an administrator can start it", 60)
@@ -45,9 +45,16 @@ def model_state(name: str, *, stopped: bool, wanted: int, copies: Iterable[Copy]
     if by[State.BACKOFF]:
         next_try = min((c.next_try_at for c in by[State.BACKOFF] if c.next_try_at is not None), default=now)
         wait_s = max(int(next_try - now) + 1, 1)
-        return ModelState("loading", f"{name} failed to start and is tried again in {wait_s} s", wait_s)
+        why = _because(by[State.BACKOFF])
+        return ModelState("loading", f"{name} failed to start and is tried again in {wait_s} s{why}", wait_s)
     if by[State.PENDING]:
         return ModelState("no_capacity", f"{name} waits for a node: {by[State.PENDING][0].reason}", 30)
     if by[State.PARKED]:
-        return ModelState("parked", f"{name} is parked after failed starts; an administrator can retry it", 60)
+        why = _because(by[State.PARKED])
+        return ModelState("parked", f"{name} is parked after failed starts; an administrator can retry it{why}", 60)
     return ModelState("loading", f"{name} is about to be placed", 5)
+
+
+def _because(copies: list[Copy]) -> str:
+    """The engine's last words, where a copy has them."""
+    return next((f": {c.reason}" for c in copies if c.reason), "")
