@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import OperationalError, ProgrammingError
 
 from llmgw.cluster.errors import Refusal
 
@@ -65,7 +67,11 @@ class NounCommand(BaseCommand):
         plain = {"verbosity", "settings", "pythonpath", "traceback", "no_color", "force_color", "skip_checks", "verb"}
         run, show, as_json = options.pop("run"), options.pop("show"), options.pop("as_json")
         chosen = {k: v for k, v in options.items() if k not in plain}
-        answer(lambda: run(**chosen), show, as_json)
+        try:
+            answer(lambda: run(**chosen), show, as_json)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader (`head`, `less`) has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def answer(run: Callable[[], Any], show: Callable[[Any], None] | None, as_json: bool) -> None:
@@ -84,6 +90,9 @@ def answer(run: Callable[[], Any], show: Callable[[Any], None] | None, as_json: 
             if e.reason.command:
                 print(f"  try: {e.reason.command}", file=sys.stderr)
         raise SystemExit(e.exit_code) from None
+    except (OperationalError, ProgrammingError) as e:
+        print(f"llmgw: {_store_sentence(e)}", file=sys.stderr)
+        raise SystemExit(1) from None
     if found is None:
         return
     if as_json:
@@ -122,6 +131,14 @@ def cell(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
     return str(value)
+
+
+def _store_sentence(error: Exception) -> str:
+    """A store that is not there yet, or not to be reached, in words."""
+    told = str(error).splitlines()[0]
+    if "no such table" in told or "does not exist" in told or "no such column" in told:
+        return f"the store is not set up for this version ({told}): run llmgw up, or llmgw migrate"
+    return f"the store cannot be used: {told}"
 
 
 def _json(value: Any) -> Any:
