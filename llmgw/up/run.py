@@ -82,10 +82,10 @@ class Up:
         if not answer.strip():
             self._teller.say(f"llmgw: {prepared.model} gave an empty answer; see: llmgw replica list")
             return 1
-        self._start_late(supervisor)
         self._print_how_to(prepared)
         if self._once:
             return 0
+        self._start_late(supervisor)
         self._stay(supervisor)
         return 0
 
