@@ -16,6 +16,7 @@ from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Invalid
 from tenancy.core import keys as core
 from tenancy.core import names
+from tenancy.core.tree import clean_allow
 from tenancy.models import Key, Person, Project
 
 
@@ -61,7 +62,7 @@ def create(
             hash=made.hash,
             prefix=made.prefix,
             scope=scope,
-            allow=allow,
+            allow=clean_allow(allow),
             expires_at=life.expires_at,
         )
         audit.record(

@@ -10,6 +10,7 @@ from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Conflict, Invalid
 from tenancy.core import names
+from tenancy.core.tree import clean_allow
 from tenancy.models import Level, Organisation, Project, Team
 
 L = TypeVar("L", bound=Level)
@@ -31,7 +32,7 @@ def create_project(*, team: Team, name: str, actor: str, allow: list[str] | None
 def set_allow(*, level: L, allow: list[str] | None, actor: str) -> L:
     """The model names that may be used at `level` and below; None: whatever the level above allows."""
     with transaction.atomic():
-        level.allow = _names(allow)
+        level.allow = clean_allow(allow)
         level.save(update_fields=["allow"])
         audit.record(actor=actor, action=f"{level._meta.model_name}.allow", subject=level.path, allow=level.allow)
         announce("tenancy")
@@ -58,7 +59,7 @@ def _create(cls: type[L], what: str, name: str, allow: list[str] | None, actor: 
         raise Invalid.several((problem,))
     try:
         with transaction.atomic():
-            level = cls(name=name, allow=_names(allow), **above)
+            level = cls(name=name, allow=clean_allow(allow), **above)
             level.save(force_insert=True)
             audit.record(actor=actor, action=f"{what}.create", subject=level.path, allow=level.allow)
             announce("tenancy")
@@ -71,7 +72,3 @@ def _create(cls: type[L], what: str, name: str, allow: list[str] | None, actor: 
 
 
 _NOUNS = {"organisation": "org", "team": "team", "project": "project"}
-
-
-def _names(allow: list[str] | None) -> list[str] | None:
-    return None if allow is None else list(dict.fromkeys(name.strip() for name in allow if name.strip()))

@@ -25,7 +25,7 @@ class Asked(serializers.Serializer[Any]):
 
 
 class Allow(serializers.ListField):
-    """Model names; null: whatever the level above allows."""
+    """Model names, not aliases; null: whatever the level above allows."""
 
     child = serializers.CharField(max_length=120)
 

@@ -30,6 +30,11 @@ def narrow_limits(*levels: Mapping[str, int] | None) -> dict[str, int]:
     return limits
 
 
+def clean_allow(names: Iterable[str] | None) -> list[str] | None:
+    """An allowlist as it is stored: no blanks, no name twice; None stays None."""
+    return None if names is None else list(dict.fromkeys(filter(None, (name.strip() for name in names))))
+
+
 def allows(allow: Sequence[str] | None, model: str) -> bool:
     """Whether a (narrowed) allowlist lets `model` be used."""
     return allow is None or fold(model) in {fold(name) for name in allow}

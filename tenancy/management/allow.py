@@ -9,7 +9,7 @@ def option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow",
         metavar="MODEL,MODEL",
-        help="the models that may be used here and below; without it, what the level above allows",
+        help="the models (by name, not alias) that may be used here and below; without it, what the level above allows",
     )
 
 

@@ -130,3 +130,18 @@ def test_a_new_password_ends_sessions_and_must_be_changed(client: Client, info: 
     client.post(reverse("account_change_password"), fields)
     assert not Person.objects.get().must_change_password
     assert AuditEntry.objects.filter(action="person.change_password").count() == 1
+
+
+def test_an_address_is_an_identity_and_not_changed_by_its_owner(client: Client, info: Made) -> None:
+    sign_in(client, "info@example.test", info.password)
+    for form in (
+        {"action_add": "", "email": "root@example.test"},
+        {"action_remove": "", "email": "info@example.test"},
+        {"action_primary": "", "email": "root@example.test"},
+        {"action_add": "", "email": "root@example.test"},
+    ):
+        client.post("/accounts/email/", form)
+    assert Person.objects.get().email == "info@example.test"
+    other = Client()
+    sign_in(other, "root@example.test", info.password)
+    assert not signed_in(other)
