@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from agent.core.backoff import HOPELESS_S, delay_s
 from agent.core.converge import Taken, accepts, take
 from agent.node import discovery
 from agent.node.context import Context
+from agent.node.discovery import Surroundings
 from agent.node.home import write_atomically
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
@@ -43,10 +44,6 @@ class Identity:
     """Where its engines listen; None: the address that the link goes out from."""
 
 
-Facts = Callable[[str | None, Collection[int]], NodeFacts]
-"""What the node is, given the address that it is reached at and the ports that its own engines listen on."""
-
-
 class Turned(Exception):
     """The control plane refused this node."""
 
@@ -63,13 +60,13 @@ class Agent:
         ctx: Context,
         identity: Identity,
         link: Link,
-        facts: Facts,
+        surroundings: Surroundings,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
         self._identity = identity
         self._link = link
-        self._facts = facts
+        self._surroundings = surroundings
         self._jitter = jitter
         self._changed = asyncio.Event()
         self._changed_for_link = asyncio.Event()
@@ -144,7 +141,7 @@ class Agent:
         if welcome.server_time is not None:
             self.server_skew_s = welcome.server_time - self._ctx.clock.wall()
         self._address = self._identity.address or connection.local_address or _LOCALHOST
-        await connection.send(self._report())
+        await connection.send(await self._report())
         self._tell("connected")
         _log.info("connected; this node's engines listen on %s", self._address)
         tasks = [
@@ -205,16 +202,17 @@ class Agent:
             if now - facts_at >= _FACTS_EVERY_S:
                 facts_at = now
                 before = self._told
-                report = self._report()
+                report = await self._report()
                 if _lasting(report.facts) != _lasting(before):
                     await connection.send(report)
+            moving = self._surroundings.moving()
             await connection.send(
                 Heartbeat(
                     shards=self.supervisor.observed(),
                     generation=self._generation(),
-                    memory_free_bytes=discovery.memory_free_bytes(),
-                    disk_free_bytes=discovery.disk_free_bytes(self._ctx.weights.folder),
-                    load_1m=discovery.load_1m(),
+                    memory_free_bytes=moving.memory_free_bytes,
+                    disk_free_bytes=moving.disk_free_bytes,
+                    load_1m=moving.load_1m,
                 )
             )
             with contextlib.suppress(TimeoutError):
@@ -255,8 +253,8 @@ class Agent:
             await asyncio.sleep(_MEASURE_EVERY_S)
             self.supervisor.measure()
 
-    def _report(self) -> Report:
-        self._told = self._latest_facts()
+    async def _report(self) -> Report:
+        self._told = await asyncio.to_thread(self._latest_facts)
         return Report(
             facts=self._told,
             shards=self.supervisor.observed(),
@@ -269,7 +267,7 @@ class Agent:
 
     def _latest_facts(self) -> NodeFacts:
         ports = [h.port for h in self.supervisor.held() if h.lives]
-        return self._facts(self._address, ports)
+        return self._surroundings.facts(self._address, ports)
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from agent.node import discovery, installed, shardfile
-from agent.node.agent import Agent, Facts, Identity
+from agent.node.agent import Agent, Identity
 from agent.node.clock import Clock
 from agent.node.context import Context
 from agent.node.home import Home, HomeTaken, only_agent, open_home
@@ -69,7 +69,7 @@ def doctor(args: argparse.Namespace) -> int:
     settings = _settings(home)
     if settings is None:
         return 2
-    facts = _facts(home, settings)(settings.address, ())
+    facts = ThisMachine(home, settings).facts(settings.address, ())
     found = findings(examination.look(home, settings, facts, unreachable=asyncio.run(_unreachable(settings))))
     if args.json:
         print(msgspec.json.encode(found).decode())
@@ -123,12 +123,11 @@ def status(args: argparse.Namespace) -> int:
 
 async def _run(home: Home, settings: Settings) -> int:
     ctx = context(home, settings)
-    facts = _facts(home, settings)
     agent = Agent(
         ctx,
         Identity(settings.node_id, secrets.token_hex(8), settings.address),
         WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
-        facts,
+        ThisMachine(home, settings),
     )
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
@@ -182,15 +181,21 @@ def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
     return installed.engines(configured, proc.vector_extensions(cpuinfo), os.uname().machine)
 
 
-def _facts(home: Home, settings: Settings) -> Facts:
-    engines: list[tuple[EngineFacts, ...]] = []
+class ThisMachine:
+    """`Surroundings` as they are. Engines are looked for once: whoever installs one restarts the agent."""
 
-    def facts(address: str | None, own_ports: Collection[int]) -> NodeFacts:
-        if not engines:
-            engines.append(_engines(settings))
-        return discovery.facts(settings, settings.weights or home.weights, address, engines[0], own_ports)
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self._weights = settings.weights or home.weights
+        self._settings = settings
+        self._found: tuple[EngineFacts, ...] | None = None
 
-    return facts
+    def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
+        if self._found is None:
+            self._found = _engines(self._settings)
+        return discovery.facts(self._settings, self._weights, address, self._found, own_ports)
+
+    def moving(self) -> discovery.Moving:
+        return discovery.moving(self._weights)
 
 
 async def _stop_engines(home: Home) -> int:

@@ -7,7 +7,9 @@ import platform
 import shutil
 import socket
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from agent.core import proc
 from agent.node import gpus
@@ -15,6 +17,25 @@ from agent.node.settings import Settings
 from agent.wire.facts import EngineFacts, NodeFacts
 
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "9p"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """What a heartbeat tells of a machine."""
+
+    memory_free_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    load_1m: float | None = None
+
+
+class Surroundings(Protocol):
+    """The machine around an agent."""
+
+    def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
+        """`address`: where the node is reached; `own_ports`: those of its own engines. May take seconds."""
+        ...
+
+    def moving(self) -> Moving: ...
 
 
 def facts(
@@ -51,20 +72,14 @@ def facts(
     )
 
 
-def memory_free_bytes() -> int | None:
-    return proc.meminfo(_text("/proc/meminfo")).get("MemAvailable")
-
-
-def disk_free_bytes(folder: Path) -> int | None:
-    found = _disk(folder)
-    return found[1] if found else None
-
-
-def load_1m() -> float | None:
+def moving(weights: Path) -> Moving:
+    disk = _disk(weights)
     try:
-        return os.getloadavg()[0]
+        load = os.getloadavg()[0]
     except OSError:
-        return None
+        load = None
+    memory = proc.meminfo(_text("/proc/meminfo"))
+    return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load)
 
 
 def version() -> str:

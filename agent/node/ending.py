@@ -41,4 +41,4 @@ def remains(
 ) -> tuple[Identity, ...]:
     """The living processes of one run."""
     marked = {m.identity for m in host.marked(home_id) if (m.mark.shard_id, m.mark.launch) == (shard_id, launch)}
-    return tuple(sorted(marked | set(host.members(leaders)), key=lambda i: i.pid))
+    return tuple(sorted(marked | set(host.members({shard_id: leaders})[shard_id]), key=lambda i: i.pid))

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agent.core.last_words import Exit
 from agent.core.proc import Mark
+from agent.core.readiness import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,9 @@ class Host(Protocol):
         """Every living process that bears this home's marker."""
         ...
 
-    def members(self, leaders: Iterable[Identity]) -> tuple[Identity, ...]:
-        """The living processes of the sessions that `leaders` began, and all their descendants."""
+    def members(self, groups: Mapping[str, Iterable[Identity]]) -> dict[str, tuple[Identity, ...]]:
+        """By group: the living processes of the sessions that its leaders began, and all their descendants. One
+        look at the machine, however many groups there are."""
         ...
 
     def signal(self, identity: Identity, number: int) -> bool:
@@ -80,4 +82,16 @@ class Host(Protocol):
     def resident_bytes(self, processes: Iterable[Identity]) -> int | None: ...
     def listens(self, port: int, processes: Iterable[Identity]) -> bool | None:
         """Whether one of `processes` listens on the TCP port; None when that cannot be told."""
+        ...
+
+    def port_problem(self, host: str, port: int) -> str | None:
+        """Why nobody could listen there now; None when somebody could."""
+        ...
+
+    async def get(self, host: str, port: int, path: str, key: str) -> Response | None:
+        """An HTTP answer; None when there is none in time."""
+        ...
+
+    async def connects(self, host: str, port: int) -> bool | None:
+        """True: somebody listens there; False: nobody does; None: it could not be told in time."""
         ...

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 from agent.core import environment
 from agent.engine import Command, Engine, Paths
-from agent.node import gguf_file, probe, reach, shardfile
+from agent.node import gguf_file, reach, shardfile
 from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
 from agent.node.shardfile import ShardFile
@@ -70,7 +69,9 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
             if problem is not None:
                 raise CannotStart(problem)
     if engine.serves_http(spec.rank):
-        _port_is_free(host, spec.port)
+        taken = ctx.host.port_problem(host, spec.port)
+        if taken is not None:
+            raise CannotStart(f"the engine's port {spec.port} on {host} cannot be taken: {taken}")
     return Paths(weights=str(weights), engine=executable, scratch=str(scratch))
 
 
@@ -79,7 +80,7 @@ async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, s
     Raises `CannotStart`; what was started until then is the caller's to end."""
     log = Path(record.log)
     for command in engine.commands(record.spec, paths, record.host):
-        await _rendezvous(command)
+        await _rendezvous(ctx, command)
         env = environment.for_engine(
             ctx.environ,
             command,
@@ -117,25 +118,15 @@ def log_of(ctx: Context, shard_id: str) -> Path:
     return ctx.home.logs / f"{shardfile.path_of(ctx.home, shard_id).stem}.log"
 
 
-async def _rendezvous(command: Command) -> None:
+async def _rendezvous(ctx: Context, command: Command) -> None:
     meeting = command.waits_for
     if meeting is None:
         return
     try:
         async with asyncio.timeout(meeting.timeout_s):
-            while not await probe.listens(meeting.host, meeting.port):  # noqa: ASYNC110 - it is another machine's event
+            while not await ctx.host.connects(meeting.host, meeting.port):  # noqa: ASYNC110 - it is another machine's event
                 await asyncio.sleep(_RENDEZVOUS_S)
     except TimeoutError:
         raise CannotStart(
             f"nothing listened on {meeting.host}:{meeting.port} within {meeting.timeout_s:g} s, which it waits for"
         ) from None
-
-
-def _port_is_free(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((host, port))
-        except OSError as e:
-            raise CannotStart(f"the engine's port {port} on {host} cannot be taken: {e.strerror}") from None

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agent.core import proc
 from agent.core.last_words import Exit
+from agent.core.readiness import Response
+from agent.node import probe
 from agent.node.host import Identity, Launch, LaunchFailed, Marked
 
 _POLL_S = 0.1
@@ -94,20 +97,13 @@ class LinuxHost:
                 found.append(Marked(self._identity(stat), mark))
         return tuple(found)
 
-    def members(self, leaders: Iterable[Identity]) -> tuple[Identity, ...]:
-        wanted = {leader.pid: leader.start_ticks for leader in leaders if leader.boot_id == self._boot_id}
+    def members(self, groups: Mapping[str, Iterable[Identity]]) -> dict[str, tuple[Identity, ...]]:
         stats = {stat.pid: stat for stat in map(_stat, _pids()) if stat is not None}
-        for pid, ticks in list(wanted.items()):
-            # A number that belongs to another process today began no session of ours.
-            if pid in stats and stats[pid].start_ticks != ticks:
-                del wanted[pid]
-        mine = {s.pid for s in stats.values() if s.session in wanted}
-        while True:
-            more = {s.pid for s in stats.values() if s.parent in mine} - mine
-            if not more:
-                break
-            mine |= more
-        return tuple(self._identity(stats[pid]) for pid in sorted(mine) if not stats[pid].ended)
+        found = {}
+        for name, leaders in groups.items():
+            mine = self._members({leader for leader in leaders if leader.boot_id == self._boot_id}, stats)
+            found[name] = tuple(self._identity(stats[pid]) for pid in sorted(mine) if not stats[pid].ended)
+        return found
 
     def signal(self, identity: Identity, number: int) -> bool:
         try:
@@ -156,6 +152,33 @@ class LinuxHost:
                     if os.readlink(f"{folder}/{entry}") in names:
                         return True
         return None if hidden else False
+
+    def port_problem(self, host: str, port: int) -> str | None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind((host, port))
+            except OSError as e:
+                return e.strerror or str(e)
+        return None
+
+    async def get(self, host: str, port: int, path: str, key: str) -> Response | None:
+        return await probe.get(host, port, path, key)
+
+    async def connects(self, host: str, port: int) -> bool | None:
+        return await probe.connects(host, port)
+
+    @staticmethod
+    def _members(leaders: set[Identity], stats: Mapping[int, proc.Stat]) -> set[int]:
+        # A number that belongs to another process today began no session of ours.
+        began = {i.pid for i in leaders if i.pid not in stats or stats[i.pid].start_ticks == i.start_ticks}
+        mine = {s.pid for s in stats.values() if s.session in began}
+        while True:
+            more = {s.pid for s in stats.values() if s.parent in mine} - mine
+            if not more:
+                return mine
+            mine |= more
 
     def _identity(self, stat: proc.Stat) -> Identity:
         return Identity(stat.pid, stat.start_ticks, self._boot_id)

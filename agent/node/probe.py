@@ -19,28 +19,16 @@ async def get(host: str, port: int, path: str, key: str, timeout_s: float = 2.0)
         return None
 
 
-async def refused(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Whether nobody listens on the port any more; a slow answer is not a closed port."""
+async def connects(host: str, port: int, timeout_s: float = 1.0) -> bool | None:
+    """True: somebody listens there; False: nobody does; None: a slow answer tells neither."""
     try:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(host, port)
     except ConnectionRefusedError:
-        return True
-    except (OSError, TimeoutError):
         return False
-    writer.close()
-    return False
-
-
-async def listens(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    try:
-        async with asyncio.timeout(timeout_s):
-            _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError):
-        return False
+        return None
     writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
     return True
 
 

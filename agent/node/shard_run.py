@@ -14,7 +14,7 @@ from typing import Any
 from agent.core.converge import Held
 from agent.core.last_words import Exit, sentence
 from agent.core.readiness import Verdict, verdict
-from agent.node import launching, logs, probe, shardfile
+from agent.node import launching, logs, shardfile
 from agent.node.context import Context
 from agent.node.ending import end, remains
 from agent.node.host import Identity, Process
@@ -119,11 +119,9 @@ class ShardRun:
         if self._task is not None:
             self._task.cancel()
 
-    def measure(self) -> None:
-        """Asks for the resident memory of all its processes."""
-        if self.state not in _OVER and self.record.processes:
-            members = self._ctx.host.members(self.record.processes)
-            self.memory_bytes = self._ctx.host.resident_bytes(members)
+    def leaders(self) -> tuple[Identity, ...]:
+        """The processes that were started for it, while it lives."""
+        return () if self.state in _OVER else self.record.processes
 
     # Its life
 
@@ -214,12 +212,13 @@ class ShardRun:
             return Verdict.READY  # staying alive is all that a rank without HTTP can show
         if self.state is ShardState.READY:
             # An engine that is busy may be slow to answer; only a closed port says that it serves no more.
-            return Verdict.STARTING if await probe.refused(host, spec.port) else Verdict.READY
+            closed = await self._ctx.host.connects(host, spec.port) is False
+            return Verdict.STARTING if closed else Verdict.READY
         probes = engine.probes(spec)
-        alive = await probe.get(host, spec.port, probes.alive, spec.key)
+        alive = await self._ctx.host.get(host, spec.port, probes.alive, spec.key)
         if alive is None:
             return Verdict.STARTING
-        ready = await probe.get(host, spec.port, probes.ready, spec.key)
+        ready = await self._ctx.host.get(host, spec.port, probes.ready, spec.key)
         found = verdict(alive, ready, spec.model)
         if found in (Verdict.READY, Verdict.FOREIGN):
             mine = remains(self._ctx.host, self._ctx.home.id, spec.shard_id, self.record.launch, (server,))
@@ -234,7 +233,8 @@ class ShardRun:
             if found is Verdict.STARTING:
                 self._set(ShardState.LOADING, "the engine lives, and no longer answers on its port")
         elif found is Verdict.READY:
-            self.measure()
+            members = self._ctx.host.members({"": self.leaders()})[""]
+            self.memory_bytes = self._ctx.host.resident_bytes(members)
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
         elif found is Verdict.FOREIGN:

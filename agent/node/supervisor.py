@@ -33,7 +33,7 @@ class Supervisor:
         self._runs: dict[str, ShardRun] = {}
 
     def held(self) -> tuple[Held, ...]:
-        return tuple(run.held() for run in self._runs.values())
+        return tuple(run.held() for run in tuple(self._runs.values()))
 
     def observed(self) -> tuple[ShardObserved, ...]:
         return tuple(run.observed() for run in self._runs.values())
@@ -101,17 +101,23 @@ class Supervisor:
 
     def measure(self) -> None:
         """Memory of each shard's processes; logs are kept short. Cheap enough for every few seconds."""
-        for run in self._runs.values():
-            run.measure()
+        members = self._ctx.host.members({shard_id: run.leaders() for shard_id, run in self._runs.items()})
+        for shard_id, run in self._runs.items():
+            if members[shard_id]:
+                run.memory_bytes = self._ctx.host.resident_bytes(members[shard_id])
             logs.keep_short(Path(run.record.log), self._ctx.log_bytes)
 
     def _recover(self, record: ShardFile, marked: tuple[Marked, ...]) -> None:
         run = ShardRun(self._ctx, record, self._changed)
+        processes = () if record.ended is not None else self._living(record, marked)
+        if record.ended is None and not record.processes and not processes:
+            # Its agent went before it started anything (in the midst of a download): it begins anew when asked.
+            shardfile.remove(self._ctx.home, record.spec.shard_id)
+            return
         self._runs[record.spec.shard_id] = run
         if record.ended is not None:
             run.was_over(record.ended)
             return
-        processes = self._living(record, marked)
         if processes:
             _log.info("shard %s: taken over as pid %d", record.spec.shard_id, processes[-1].identity.pid)
             run.take_over(processes)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from agent.node.agent import Agent, Identity
+from agent.node.discovery import Moving
 from agent.node.link import LinkLost, WebsocketLink
 from agent.node.settings import Settings, Tls
 from agent.wire.facts import NodeFacts
@@ -42,6 +43,16 @@ def settings(control: Control, pair: Pair, **changes: object) -> Settings:
     return replace(Settings("n1", control.url, tls), **changes)  # type: ignore[arg-type]
 
 
+class Quiet:
+    """Surroundings of which little is known."""
+
+    def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
+        return NodeFacts(hostname="h", address=address, ports_taken=tuple(own_ports))
+
+    def moving(self) -> Moving:
+        return Moving(memory_free_bytes=1)
+
+
 class Running:
     """An agent that runs in this process; `skipped` is what its link could not understand."""
 
@@ -52,7 +63,7 @@ class Running:
             node.ctx,
             Identity(settings_.node_id, "instance-1", settings_.address),
             WebsocketLink(settings_, self.skipped.append),
-            lambda address, ports: NodeFacts(hostname="h", address=address, ports_taken=tuple(ports)),
+            Quiet(),
             jitter=lambda: 0.0,
         )
         self.task = asyncio.create_task(self.agent.run())

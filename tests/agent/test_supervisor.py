@@ -22,8 +22,8 @@ from agent.engine import Engine
 from agent.node import logs, probe, shardfile
 from agent.node.clock import Clock
 from agent.node.linux import LinuxHost
-from agent.node.weights import Weights
-from agent.wire.shard import ShardState
+from agent.node.weights import Progress, Weights
+from agent.wire.shard import ShardState, Source
 from tests.agent.node import KEY, Node, Scripted, lives, tiny
 
 pytestmark = pytest.mark.slow
@@ -145,6 +145,31 @@ async def test_an_agent_that_died_before_it_noted_the_process_finds_it(make_node
     assert (adopted.state, adopted.pid) == (S.READY, ready.pid)
 
 
+async def test_a_start_that_the_agent_did_not_live_to_make_begins_anew(make_node: MakeNode) -> None:
+    node = make_node(weights=Stuck())
+    spec = tiny()
+    node.want(spec)
+    await node.state(S.FETCHING)
+    await asyncio.sleep(0.1)
+    assert len(shardfile.read_all(node.home)) == 1
+    second = await node.again()
+    assert second.supervisor.observed() == ()
+    third = make_node()
+    await third.supervisor.recover()
+    third.want(spec)
+    assert (await third.state(S.READY, S.FAILED)).state is S.READY
+
+
+class Stuck:
+    """Weights that never come."""
+
+    folder = Path("/nonexistent")
+
+    async def fetch(self, source: Source, progress: Progress) -> Path:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 async def test_a_reused_pid_is_not_touched(make_node: MakeNode) -> None:
     node = make_node()
     node.want(tiny())
@@ -164,8 +189,8 @@ async def test_a_reused_pid_is_not_touched(make_node: MakeNode) -> None:
         await second.close()
         assert stranger.poll() is None
         # The same number and start time, of another boot: not ours either.
-        found = LinuxHost().members([replace(identity, pid=stranger.pid, boot_id="another")])
-        assert found == ()
+        found = LinuxHost().members({"a": [replace(identity, pid=stranger.pid, boot_id="another")]})
+        assert found == {"a": ()}
         start_ticks = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
         other_boot = replace(identity, pid=stranger.pid, start_ticks=start_ticks, boot_id="another")
         shardfile.write(node.home, replace(record, processes=(other_boot,)))

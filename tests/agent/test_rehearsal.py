@@ -1,0 +1,74 @@
+"""Many agents in one process, each with a machine, a link and a home of its own: nothing in an agent is global."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+
+from agent.node.agent import Agent, Identity
+from agent.node.context import Context
+from agent.node.home import open_home
+from agent.node.weights import Weights
+from agent.wire.messages import Desired, Heartbeat, Hello, Message, Report, Welcome
+from agent.wire.shard import ShardState
+from tests.agent.node import tiny
+from tests.agent.rehearsed import Pipe, Plain, PretendedHost
+
+COUNT = 60
+
+
+class Rehearsed:
+    def __init__(self, folder: Path, number: int) -> None:
+        home = open_home(folder / str(number))
+        self.host, self.pipe, self.name = PretendedHost(), Pipe(), f"n{number}"
+        ctx = Context(
+            home=home,
+            host=self.host,
+            weights=Weights(home.weights),
+            engine_path=lambda name: "/opt/llama-server",
+        )
+        agent = Agent(ctx, Identity(self.name, "i"), self.pipe, Plain(self.name))
+        self.task = asyncio.create_task(agent.run())
+
+    async def served(self, generation: int, incarnation: int) -> Heartbeat:
+        def ready(m: Message) -> bool:
+            return (
+                isinstance(m, Heartbeat)
+                and m.generation == generation
+                and [(s.state, s.incarnation) for s in m.shards] == [(ShardState.READY, incarnation)]
+            )
+
+        found = await self.pipe.hear(ready)
+        assert isinstance(found, Heartbeat)
+        return found
+
+
+async def test_many_agents_live_in_one_process(tmp_path: Path) -> None:
+    nodes = [Rehearsed(tmp_path, n) for n in range(COUNT)]
+    spec = tiny()  # the same shard and port on each: their machines do not know one another
+
+    async def life(node: Rehearsed) -> None:
+        hello = await node.pipe.hear(lambda m: isinstance(m, Hello))
+        assert isinstance(hello, Hello)
+        assert hello.node_id == node.name
+        await node.pipe.say(Welcome("s", heartbeat_s=0.5))
+        report = await node.pipe.hear(lambda m: isinstance(m, Report))
+        assert isinstance(report, Report)
+        assert report.facts.hostname == node.name
+        await node.pipe.say(Desired("s", 1, 1, (spec,)))
+        first = await node.served(1, 1)
+        assert first.shards[0].address == "10.0.0.1"
+        (process,) = node.host.processes.values()
+        node.host.signal(process.identity, 9)
+        await node.pipe.hear(lambda m: isinstance(m, Heartbeat) and m.shards[0].state is ShardState.FAILED)
+
+    began, cpu = time.monotonic(), time.process_time()
+    await asyncio.gather(*(life(node) for node in nodes))
+    assert time.monotonic() - began < 30
+    assert time.process_time() - cpu < 20
+    for node in nodes:
+        node.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await node.task
