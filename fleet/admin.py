@@ -21,11 +21,19 @@ class NodeAdmin(ReadOnly):
 
     @admin.action(description=_("Cordon: place nothing more here"))
     def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        each(self, request, queryset, lambda n, actor: nodes.cordon(node_id=n.node_id, actor=actor), "{count} cordoned")
+        each(
+            self,
+            request,
+            queryset,
+            lambda n, actor: nodes.cordon(node_id=n.node_id, actor=actor),
+            _("{count} cordoned"),
+        )
 
     @admin.action(description=_("Drain: move what runs here elsewhere"))
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
-        each(self, request, queryset, lambda n, actor: nodes.drain(node_id=n.node_id, actor=actor), "{count} draining")
+        each(
+            self, request, queryset, lambda n, actor: nodes.drain(node_id=n.node_id, actor=actor), _("{count} draining")
+        )
 
     @admin.action(description=_("Uncordon: place here again"))
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
@@ -34,7 +42,7 @@ class NodeAdmin(ReadOnly):
             request,
             queryset,
             lambda n, actor: nodes.uncordon(node_id=n.node_id, actor=actor),
-            "{count} uncordoned",
+            _("{count} uncordoned"),
         )
 
 
@@ -51,7 +59,7 @@ class CertificateAdmin(ReadOnly):
             request,
             queryset,
             lambda c, actor: certificates.revoke(which=c.serial, actor=actor, reason="by an administrator"),
-            "{count} revoked",
+            _("{count} revoked"),
         )
 
 
@@ -75,7 +83,7 @@ class ReplicaAdmin(ReadOnly):
             request,
             queryset,
             lambda r, actor: replicas.restart(replica=r.public_id, actor=actor),
-            "{count} restarting",
+            _("{count} restarting"),
         )
 
     @admin.action(description=_("Try again: a parked one, or one that waits"))
@@ -85,7 +93,7 @@ class ReplicaAdmin(ReadOnly):
             request,
             queryset,
             lambda r, actor: replicas.retry(replica=r.public_id, actor=actor),
-            "{count} tried again",
+            _("{count} tried again"),
         )
 
 

@@ -125,7 +125,10 @@ def _hold(w: _Writing, step: steps.Hold) -> None:
 
 def _retry(w: _Writing, step: steps.Retry) -> None:
     replica = w.replica(step.replica)
-    w.move(replica, State.STARTING, incarnation=replica.incarnation + 1, next_try_at=None)
+    for shard, port in zip(replica.shards.all(), step.ports, strict=True):
+        models.Shard.objects.filter(pk=shard.pk).update(port=port)
+    reason = f"tried again; before: {replica.reason}" if replica.reason else ""
+    w.move(replica, State.STARTING, incarnation=replica.incarnation + 1, next_try_at=None, reason=reason)
 
 
 def _lose(w: _Writing, step: steps.Lose) -> None:

@@ -43,9 +43,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Its back-off is over: a fresh start in the same place."""
+    """Its back-off is over: a fresh start on the same node, each rank on another port: something may hold the old."""
 
     replica: str
+    ports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,12 @@ from fleet.core.plan import (
     Want,
 )
 from fleet.core.replica import State
-from fleet.core.world import NodeView, ReplicaView, WantedModel, World
+from fleet.core.world import NodeView, ReplicaView, ShardView, WantedModel, World
 
 _LEAVING = frozenset({State.DRAINING, State.STOPPING})
 _SERVING = State.READY
+_UNDER_WAY = frozenset({State.STARTING, State.LOADING, State.READY})
+_WAITS = Reason("waits_its_turn", "replicas are replaced one at a time: it waits until the one before it serves")
 
 
 def plan(world: World, wanted: Iterable[WantedModel], now: float) -> Plan:
@@ -94,8 +96,19 @@ class _Pass:
             return True
         due = replica.next_try_at is None or replica.next_try_at <= self.now
         if replica.state is State.BACKOFF and due and self._present(replica):
-            self.steps.append(Retry(replica.id))
+            self.steps.append(Retry(replica.id, tuple(self._another_port(s) for s in replica.shards)))
         return True
+
+    def _another_port(self, shard: ShardView) -> int:
+        """The next one that is free on its node; its own where there is no other."""
+        first, last = self.world.settings.first_port, self.world.settings.last_port
+        taken = self.rooms[shard.node].ports
+        start = min(max(shard.port + 1, first), last + 1)
+        found = room.first_free(taken, (*range(start, last + 1), *range(first, start)))
+        if found is None:
+            return shard.port
+        taken.add(found)
+        return found
 
     def _adopt(self) -> dict[str, int]:
         """Engines that run just as they are wanted and that no row knows; how many a model."""
@@ -105,7 +118,8 @@ class _Pass:
             wanted = self.models.get(stray.model)
             if wanted is None or stray.dismissed or stray.replica_id in known:
                 continue
-            has = len(self._fresh(wanted, self.by_model.get(wanted.name, []))) + counts.get(wanted.name, 0)
+            fresh = self._fresh(wanted, self.by_model.get(wanted.name, []))
+            has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0)
             if has >= wanted.replicas:
                 continue
             step = adoption.adopt(stray, wanted)
@@ -138,35 +152,39 @@ class _Pass:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
         self._retire(old, fresh, count)
-        unplaced = self._start(wanted, fresh, old, count - len(fresh) - adopted)
-        if unplaced:
-            self._make_way(wanted, old)
+        self._start(wanted, fresh, old, count - len(fresh) - adopted)
 
-    def _start(self, wanted: WantedModel, fresh: list[ReplicaView], old: list[ReplicaView], missing: int) -> bool:
-        """Places pending replicas and as many new ones as are missing; whether one found no place."""
-        settings, unplaced = self.world.settings, False
+    def _start(self, wanted: WantedModel, fresh: list[ReplicaView], old: list[ReplicaView], missing: int) -> None:
+        """Places pending replicas and as many new ones as are missing. While old ones serve, one at a time beyond
+        the count, so that a change does not double the load."""
         if not self.world.synced:
-            return False
-        pending = [r for r in fresh if r.state is State.PENDING]
-        if old:  # one at a time beyond the count, so that a change does not double the load
-            on_the_way = any(r.state is not _SERVING for r in fresh)
-            missing = 0 if on_the_way else min(missing, 1)
-        for replica in pending:
-            match placement.place(wanted, self.rooms, settings, replica.id):
+            return
+        waiting: list[ReplicaView | None] = [r for r in fresh if r.state is State.PENDING]
+        waiting += [None] * missing
+        busy = any(r.state not in (_SERVING, State.PENDING) for r in fresh)
+        nowhere: Reason | None = None
+        for ordinal, replica in enumerate(waiting):
+            if old and busy:
+                self._defer(wanted, replica, _WAITS, ordinal)
+                continue
+            busy = True
+            if nowhere is not None:  # rooms only fill up within a pass
+                self._defer(wanted, replica, nowhere, ordinal)
+                continue
+            match placement.place(wanted, self.rooms, self.world.settings, replica.id if replica else ""):
                 case Place() as step:
                     self.steps.append(step)
-                case found:
-                    unplaced = True
-                    if (replica.reason_code, replica.reason) != (found.reason.code, found.reason.sentence):
-                        self.steps.append(Hold(replica.id, found.reason))
-        for ordinal in range(missing):
-            match placement.place(wanted, self.rooms, settings):
-                case Place() as step:
-                    self.steps.append(step)
-                case found:
-                    unplaced = True
-                    self.steps.append(Want(wanted.name, found.reason, ordinal))
-        return unplaced
+                case unplaced:
+                    nowhere = unplaced.reason
+                    self._defer(wanted, replica, nowhere, ordinal)
+                    self._make_way(wanted, old)
+
+    def _defer(self, wanted: WantedModel, replica: ReplicaView | None, reason: Reason, ordinal: int) -> None:
+        """It stays pending, or becomes so, and says why."""
+        if replica is None:
+            self.steps.append(Want(wanted.name, reason, ordinal))
+        elif (replica.reason_code, replica.reason) != (reason.code, reason.sentence):
+            self.steps.append(Hold(replica.id, reason))
 
     def _retire(self, old: list[ReplicaView], fresh: list[ReplicaView], count: int) -> None:
         """Ends serving replicas that differ, as far as enough others serve."""
@@ -187,6 +205,7 @@ class _Pass:
         for replica in sorted(old, key=self._worth):
             if placement.fits(wanted, room.relieved(self.rooms, replica), self.world.settings):
                 self._end(replica, self._why_old(replica))
+                old.remove(replica)
                 return
 
     def _end(self, replica: ReplicaView, reason: Reason) -> None:

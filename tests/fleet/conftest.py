@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.test.testcases import LiveServerThread
 
 from fleet import bootstrap
 from tests.fleet import store
@@ -25,3 +26,15 @@ def link(shared_store: str, redis_url: str) -> Iterator[Link]:
     running.start()
     yield running
     running.close()
+
+
+@pytest.fixture
+def live_portal(shared_store: str) -> Iterator[str]:
+    """Django on a socket, over the shared store; its address."""
+    server = LiveServerThread("127.0.0.1", lambda application: application)
+    server.daemon = True
+    server.start()
+    server.is_ready.wait(10)
+    assert server.error is None
+    yield f"http://127.0.0.1:{server.port}"
+    server.terminate()

@@ -50,7 +50,9 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
                 held = replicas[step.replica]
                 replicas[step.replica] = replace(held, reason=step.reason.sentence, reason_code=step.reason.code)
             case steps.Retry():
-                move(step.replica, State.STARTING, incarnation=replicas[step.replica].incarnation + 1)
+                before = replicas[step.replica]
+                moved = tuple(replace(s, port=p) for s, p in zip(before.shards, step.ports, strict=True))
+                move(step.replica, State.STARTING, incarnation=before.incarnation + 1, shards=moved)
             case steps.Lose():
                 move(step.replica, State.LOST)
             case steps.Drain():

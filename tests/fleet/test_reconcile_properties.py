@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.wire.facts import EngineFacts, GpuFacts, NodeFacts
@@ -116,10 +117,16 @@ def situations(draw: st.DrawFn) -> tuple[World, tuple[WantedModel, ...]]:
     return world, wanted
 
 
+# Few examples: the suite runs on two busy cores. `HYPOTHESIS_EXAMPLES=5000` looks harder.
+THOROUGH = settings(
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "50")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 Situation = tuple[World, tuple[WantedModel, ...]]
 
 
-@settings(max_examples=300, deadline=None)
+@THOROUGH
 @given(situations())
 def test_a_plan_that_was_carried_out_leaves_an_empty_one(situation: Situation) -> None:
     world, wanted = situation
@@ -128,14 +135,14 @@ def test_a_plan_that_was_carried_out_leaves_an_empty_one(situation: Situation) -
     assert after.steps == (), first
 
 
-@settings(max_examples=100, deadline=None)
+@THOROUGH
 @given(situations())
 def test_the_same_input_gives_the_same_plan(situation: Situation) -> None:
     world, wanted = situation
     assert plan(world, wanted, NOW) == plan(world, tuple(reversed(wanted)), NOW)
 
 
-@settings(max_examples=300, deadline=None)
+@THOROUGH
 @given(situations())
 def test_no_port_and_no_card_is_given_twice(situation: Situation) -> None:
     world, wanted = situation
@@ -146,7 +153,7 @@ def test_no_port_and_no_card_is_given_twice(situation: Situation) -> None:
     assert not [p for p, count in (ports + cards).items() if count > 1]
 
 
-@settings(max_examples=200, deadline=None)
+@THOROUGH
 @given(situations())
 def test_nothing_is_stopped_before_the_fleet_has_spoken(situation: Situation) -> None:
     world, wanted = situation
@@ -154,7 +161,7 @@ def test_nothing_is_stopped_before_the_fleet_has_spoken(situation: Situation) ->
     assert not [s for s in steps if isinstance(s, (*STOPS, Place, Want))]
 
 
-@settings(max_examples=200, deadline=None)
+@THOROUGH
 @given(situations())
 def test_what_cannot_be_placed_has_a_reason_for_every_node(situation: Situation) -> None:
     world, wanted = situation
@@ -168,7 +175,7 @@ def test_what_cannot_be_placed_has_a_reason_for_every_node(situation: Situation)
         assert placement.fits(model, rooms, world.settings) == (told.chosen is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@THOROUGH
 @given(situations())
 def test_nothing_new_goes_where_nothing_may_go(situation: Situation) -> None:
     world, wanted = situation
@@ -178,4 +185,5 @@ def test_nothing_new_goes_where_nothing_may_go(situation: Situation) -> None:
             node = by_id[step.node]
             assert node.connected
             assert node.reported
-            assert not (node.cordoned or node.lost)
+            assert not node.cordoned
+            assert not node.lost

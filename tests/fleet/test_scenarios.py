@@ -171,8 +171,10 @@ def told(step: steps.Step) -> str:
             return f"adopt {step.replica} of {step.model} on {step.node} {step.state}"
         case steps.Settle():
             return f"settle {step.node}"
-        case steps.Retry() | steps.Forget():
-            return f"{type(step).__name__.lower()} {step.replica}"
+        case steps.Retry():
+            return f"retry {step.replica} port {', '.join(map(str, step.ports))}"
+        case steps.Forget():
+            return f"forget {step.replica}"
 
 
 def scenarios() -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
