@@ -21,11 +21,11 @@ class ModelAdmin(ReadOnly):
 
     @admin.action(description=_("Stop: no replica until it is started"))
     def stop(self, request: HttpRequest, queryset: QuerySet[Model]) -> None:
-        each(self, request, queryset, lambda m, actor: models.stop(name=m.name, actor=actor), "{count} stopped")
+        each(self, request, queryset, lambda m, actor: models.stop(name=m.name, actor=actor), _("{count} stopped"))
 
     @admin.action(description=_("Start"))
     def start(self, request: HttpRequest, queryset: QuerySet[Model]) -> None:
-        each(self, request, queryset, lambda m, actor: models.start(name=m.name, actor=actor), "{count} started")
+        each(self, request, queryset, lambda m, actor: models.start(name=m.name, actor=actor), _("{count} started"))
 
 
 @admin.register(ModelName)

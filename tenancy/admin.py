@@ -46,11 +46,13 @@ class PersonAdmin(ReadOnly):
 
     @admin.action(description=_("Deactivate: end sessions, revoke keys"))
     def deactivate(self, request: HttpRequest, queryset: QuerySet[Person]) -> None:
-        each(self, request, queryset, lambda p, actor: people.deactivate(person=p, actor=actor), "{count} deactivated")
+        each(
+            self, request, queryset, lambda p, actor: people.deactivate(person=p, actor=actor), _("{count} deactivated")
+        )
 
     @admin.action(description=_("Activate"))
     def activate(self, request: HttpRequest, queryset: QuerySet[Person]) -> None:
-        each(self, request, queryset, lambda p, actor: people.activate(person=p, actor=actor), "{count} activated")
+        each(self, request, queryset, lambda p, actor: people.activate(person=p, actor=actor), _("{count} activated"))
 
 
 @admin.register(Key)
@@ -64,7 +66,7 @@ class KeyAdmin(ReadOnly):
 
     @admin.action(description=_("Revoke"))
     def revoke(self, request: HttpRequest, queryset: QuerySet[Key]) -> None:
-        each(self, request, queryset, lambda k, actor: keys.revoke(key=k, actor=actor), "{count} revoked")
+        each(self, request, queryset, lambda k, actor: keys.revoke(key=k, actor=actor), _("{count} revoked"))
 
 
 @admin.register(Organisation)

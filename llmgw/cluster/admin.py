@@ -44,9 +44,10 @@ def each(
     request: HttpRequest,
     rows: QuerySet[Any] | Iterable[Any],
     do: Callable[[Any, str], object],
-    done: str,
+    done: object,
 ) -> None:
-    """Calls the action function for each row with the actor's name, and says how it went: one message a refusal."""
+    """Calls the action function for each row with the actor's name. `done` is said with its {count}, and each refusal
+    in a message of its own."""
     count = 0
     actor = f"{getattr(request.user, 'email', request.user)} (Django admin)"
     for row in rows:
@@ -56,7 +57,7 @@ def each(
         except Refusal as e:
             admin_.message_user(request, e.reason.sentence, messages.ERROR)
     if count:
-        admin_.message_user(request, done.format(count=count), messages.SUCCESS)
+        admin_.message_user(request, str(done).format(count=count), messages.SUCCESS)
 
 
 @admin.register(SettingsRevision)
