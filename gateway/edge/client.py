@@ -18,6 +18,8 @@ WATCH_AFTER_S = 0.05
 """An answer that is out before costs no task; a later one is watched by a single one."""
 BODY_TIMEOUT_S = 60.0
 """Between two pieces of a request's body."""
+LINGER_S = 2.0
+"""For the rest of a body that is refused."""
 KEEPALIVE = b": keep-alive\n\n"
 
 
@@ -60,9 +62,11 @@ class Client:
         if declared is not None and int(declared) > most:
             raise _too_large(most)
         first, more = await self.piece()
+        pieces, size = [first], len(first)
+        if size > most:
+            raise _too_large(most)
         if not more:
             return first
-        pieces, size = [first], len(first)
         while more:
             data, more = await self.piece()
             size += len(data)
@@ -108,7 +112,7 @@ class Client:
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """The answer in one piece."""
-        if not self.body_read and self.scope["method"] not in ("GET", "HEAD"):
+        if not self.body_read and self.scope["method"] not in ("GET", "HEAD") and not await self._drained():
             headers = [*headers, (b"connection", b"close")]  # what is left of the body must not be read as a request
         self.opened = True
         await self._send(
@@ -120,6 +124,19 @@ class Client:
         )
         self._finished = True
         await self._send({"type": "http.response.body", "body": body})
+
+    async def _drained(self) -> bool:
+        """Whether the rest of the body is out of the way: a client that is still sending would meet a reset
+        before it read the answer. One that waits for `100 Continue` is not asked to send what nobody reads."""
+        if self.header(b"expect") is not None:
+            return False
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while not self.body_read:
+                    await self.piece()
+        except (TimeoutError, TooSlow, ClientLeft):
+            return False
+        return True
 
     async def open(self, status: int, headers: Headers) -> None:
         self.opened = True

@@ -101,6 +101,7 @@ async def engine(script: Script, port: int = 0) -> AsyncIterator[Upstream]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
+        await asyncio.sleep(0)  # transports are closed in the loop's next turn
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, script: Script, found: Upstream) -> None:

@@ -204,9 +204,12 @@ async def test_b056_each_phase_has_its_limit(edge: EdgeProcess, http: httpx.Asyn
 
 
 async def test_b056_an_engine_that_does_not_take_the_request(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    over = asyncio.Event()
+
     async def stuck(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await asyncio.sleep(5)
+        await over.wait()
+        writer.transport.abort()
 
     server = await asyncio.start_server(stuck, "127.0.0.1", 0, limit=1024)
     edge.serve(endpoint(server.sockets[0].getsockname()[1]), idle_timeout_s=0.4, retries=0)
@@ -214,7 +217,9 @@ async def test_b056_an_engine_that_does_not_take_the_request(edge: EdgeProcess, 
     found = await http.post(CHAT, json=chat(messages=[{"role": "user", "content": "x" * 8_000_000}]))
     assert found.status_code == 504
     assert time.monotonic() - began < 3
+    over.set()
     server.close()
+    await asyncio.sleep(0.01)
 
 
 async def test_b057_headers(edge: EdgeProcess, http: httpx.AsyncClient) -> None:

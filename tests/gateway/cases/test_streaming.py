@@ -176,7 +176,10 @@ async def test_b010_else_it_is_a_real_status(edge: EdgeProcess, http: httpx.Asyn
 )
 async def test_b010_an_error_in_the_middle(edge: EdgeProcess, http: httpx.AsyncClient, last: str, code: str) -> None:
     async def script(call: Call) -> None:
-        await call.stream(delta("Hel"), *([last] if last else []), end=False)
+        await call.stream(delta("Hel"), end=False)
+        await asyncio.sleep(0.05)
+        if last:
+            await call.piece(last)
         await asyncio.sleep(0.05)
         call.close()
 
