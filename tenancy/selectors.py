@@ -66,6 +66,10 @@ def project(ref: str) -> Project:
     all_projects = Project.objects.select_related("team__organisation")
     if not ref:
         several = list(all_projects[:2])
+        if not several:
+            raise NotFound(
+                "no_such_project", "there is no project yet", "llmgw project create organisation/team/project"
+            )
         if len(several) != 1:
             raise Invalid(
                 "which_project", "say which project: --project organisation/team/project", "llmgw project list"

@@ -66,7 +66,7 @@ def test_an_account_s_life(run: Any) -> None:
         (("team", "create", "ml"), 2, "bad_path"),
         (("team", "create", "nobody/ml"), 1, "no_such_organisation"),
         (("project", "create", "nobody/ml/x"), 1, "no_such_team"),
-        (("key", "create", "x"), 2, "which_project"),
+        (("key", "create", "x"), 1, "no_such_project"),
         (("key", "create", "x", "--project", "a/b/c"), 1, "no_such_project"),
         (("key", "revoke", "llmgw_none00"), 1, "no_such_key"),
         (("user", "create", "nobody"), 2, "bad_email"),
