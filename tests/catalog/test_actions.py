@@ -101,7 +101,7 @@ def test_declared_models_run_beside_stored_ones_and_are_changed_in_the_settings(
     assert [(d.name, stopped) for d, stopped in selectors.wanted()] == [("declared", True), ("tiny", False)]
     models.start(name="d", actor="test")
     assert [stopped for _, stopped in selectors.wanted()] == [False, False]
-    cluster_settings.put(path="models", value=None, actor="test")
+    cluster_settings.put(path="models", value=[], actor="test")
     assert add(declared).did == "added"
 
 

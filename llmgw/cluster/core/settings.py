@@ -6,22 +6,29 @@ A document holds only what differs from the defaults; `read` checks it whole and
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any
 
 import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Pause = Annotated[float, msgspec.Meta(ge=0.1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """See `gateway.core.snapshot.Policies`; seconds and bytes."""
 
-    connect_timeout_s: float = 3.0
-    header_timeout_s: float = 900.0
-    idle_timeout_s: float = 120.0
-    generation_timeout_s: float = 3600.0
-    keepalive_s: float = 15.0
-    max_body_bytes: int = 32 * 1024 * 1024
-    retries: int = 2
+    connect_timeout_s: Seconds = 3.0
+    header_timeout_s: Seconds = 900.0
+    idle_timeout_s: Seconds = 120.0
+    generation_timeout_s: Seconds = 3600.0
+    keepalive_s: Seconds = 15.0
+    max_body_bytes: AtLeastOne = 32 * 1024 * 1024
+    retries: Count = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +37,23 @@ class FleetSettings:
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
     that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew."""
 
-    heartbeat_s: float = 2.0
-    node_lost_s: float = 20.0
-    sync_grace_s: float = 30.0
-    backoff_first_s: float = 2.0
-    backoff_most_s: float = 300.0
-    park_after: int = 5
-    healthy_s: float = 60.0
-    drain_s: float = 10.0
-    first_port: int = 18100
-    last_port: int = 18999
+    heartbeat_s: Pause = 2.0
+    node_lost_s: Seconds = 20.0
+    sync_grace_s: Seconds = 30.0
+    backoff_first_s: Seconds = 2.0
+    backoff_most_s: Seconds = 300.0
+    park_after: AtLeastOne = 5
+    healthy_s: Seconds = 60.0
+    drain_s: Seconds = 10.0
+    first_port: Port = 18100
+    last_port: Port = 18999
 
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
     """`max_ttl_days` None: a key need not expire."""
 
-    max_ttl_days: int | None = 90
+    max_ttl_days: AtLeastOne | None = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,15 @@ class ClusterSettings:
     agents: AgentSettings = field(default_factory=AgentSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""
+
+
+class Default(Enum):
+    """`DEFAULT` as a value takes a key out of the document. None is a value: it may mean "no limit"."""
+
+    DEFAULT = "default"
+
+
+DEFAULT = Default.DEFAULT
 
 
 class BadSettings(ValueError):
@@ -93,7 +109,7 @@ def get(document: dict[str, Any], path: str) -> Any:
 
 
 def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of `document` with `value` at `path`, checked; None takes the key out (back to the default)."""
+    """A copy of `document` with `value` at `path`, checked; `DEFAULT` takes the key out."""
     names = path.split(".")
     if not all(names):
         raise BadSettings(f"a setting is named like gateway.retries, not {path!r}")
@@ -103,7 +119,7 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         place = place.setdefault(name, {})
         if not isinstance(place, dict):
             raise BadSettings(f"there is no setting {path}")
-    if value is None:
+    if value is DEFAULT:
         place.pop(names[-1], None)
     else:
         place[names[-1]] = value

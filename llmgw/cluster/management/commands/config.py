@@ -60,7 +60,7 @@ def _yaml(found: dict[str, Any]) -> None:
 
 def _set(path: str, value: str, note: str) -> dict[str, Any]:
     try:
-        parsed = None if value == "default" else yaml.safe_load(value)
+        parsed = core.DEFAULT if value == "default" else yaml.safe_load(value)
     except yaml.YAMLError as e:
         raise Invalid("bad_yaml", f"the value is not YAML: {' '.join(str(e).split())}") from None
     row = settings.put(path=path, value=parsed, actor=actor(), note=note)

@@ -1,0 +1,73 @@
+"""Leases: one holder, terms that only grow, a fenced holder that finds out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from llmgw.cluster import leases
+from llmgw.cluster.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+
+def expire(name: str = "work") -> None:
+    Lease.objects.filter(name=name).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def test_one_holds_it_and_the_other_waits() -> None:
+    first = leases.hold("work", "a", 10)
+    assert first is not None
+    assert leases.hold("work", "b", 10) is None
+    assert leases.hold("work", "a", 10) == first
+    assert leases.is_held(first)
+
+
+def test_the_next_holder_has_a_higher_term_and_the_former_is_fenced_off() -> None:
+    first = leases.hold("work", "a", 10)
+    assert first is not None
+    expire()
+    second = leases.hold("work", "b", 10)
+    assert second is not None
+    assert second.term > first.term
+    assert not leases.is_held(first)
+    assert leases.hold("work", "a", 10) is None
+
+
+def test_who_slept_through_its_tenure_gets_a_new_term() -> None:
+    first = leases.hold("work", "a", 10)
+    assert first is not None
+    expire()
+    again = leases.hold("work", "a", 10)
+    assert again is not None
+    assert again.term > first.term
+
+
+def test_a_restored_store_gives_a_higher_term_than_it_ever_did() -> None:
+    first = leases.hold("work", "a", 10)
+    assert first is not None
+    Lease.objects.update(term=3, expires_at=timezone.now() - timedelta(days=1))
+    later = leases.hold("work", "b", 10)
+    assert later is not None
+    assert later.term >= first.term
+
+
+def test_it_is_renewed_before_it_ends() -> None:
+    assert leases.hold("work", "a", 10)
+    Lease.objects.update(expires_at=timezone.now() + timedelta(seconds=2))
+    assert leases.hold("work", "a", 10)
+    assert Lease.objects.get().expires_at > timezone.now() + timedelta(seconds=5)
+
+
+def test_released_and_taken_and_the_oldest_start() -> None:
+    held = leases.take("links:a", "x", 10)
+    leases.take("links:b", "y", 10)
+    now = timezone.now().timestamp()
+    assert leases.oldest_start("links", now) == pytest.approx(now, abs=5)
+    leases.release(held)
+    other = leases.hold("links:a", "z", 10)
+    assert other is not None
+    assert other.term > held.term
+    assert leases.oldest_start("nothing", now) is None
