@@ -16,6 +16,8 @@ class Verdict(StrEnum):
     READY = "ready"
     FOREIGN = "foreign"
     """Somebody answers who serves another model, or does not know our key."""
+    OFF_CARD = "off_card"
+    """It answers, and holds no memory on a card that it was given: it computes on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from ctypes.util import find_library
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,12 +31,28 @@ def found() -> Cards:
     except pynvml.NVMLError:
         return Cards()
     try:
-        count = _ask(pynvml, pynvml.nvmlDeviceGetCount)
-        cards = [_card(pynvml, i) for i in range(count or 0)]
-        # By bus and not by NVML's number: CUDA is told to count in the same order.
-        ordered = sorted((c for c in cards if c is not None), key=lambda c: c[0])
-        gpus = tuple(_renumbered(card, i) for i, (_, card) in enumerate(ordered))
-        return Cards(_ask(pynvml, pynvml.nvmlSystemGetDriverVersion), None if count is None else gpus)
+        gpus = tuple(_card(pynvml, index, handle) for index, handle in enumerate(_by_bus(pynvml)))
+        return Cards(_text(_ask(pynvml, pynvml.nvmlSystemGetDriverVersion)), gpus)
+    finally:
+        _ask(pynvml, pynvml.nvmlShutdown)
+
+
+def holders(devices: Collection[int]) -> list[set[int]] | None:
+    """Of each of `devices` (by bus order) the processes that hold memory on it; None when that cannot be told."""
+    if not _library():
+        return None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        handles = _by_bus(pynvml)
+        if any(d >= len(handles) for d in devices):
+            return None
+        found = [_holders(pynvml, handles[d]) for d in devices]
+        return None if None in found else [pids for pids in found if pids is not None]
     finally:
         _ask(pynvml, pynvml.nvmlShutdown)
 
@@ -72,19 +88,31 @@ def _ask(nvml: Any, question: Callable[..., T], *args: Any) -> T | None:
         return None
 
 
-def _card(nvml: Any, index: int) -> tuple[str, GpuFacts] | None:
-    handle = _ask(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:
-        return None
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+def _by_bus(nvml: Any) -> list[Any]:
+    """The cards' handles in the order of the PCI bus: CUDA is told to count so too, and NVML need not."""
+    count = _ask(nvml, nvml.nvmlDeviceGetCount) or 0
+    handles = [h for h in (_ask(nvml, nvml.nvmlDeviceGetHandleByIndex, i) for i in range(count)) if h is not None]
+    return sorted(handles, key=lambda handle: _bus(nvml, handle))
+
+
+def _bus(nvml: Any, handle: Any) -> str:
     pci = _ask(nvml, nvml.nvmlDeviceGetPciInfo, handle)
+    return (_text(pci.busId) or "") if pci is not None else ""
+
+
+def _holders(nvml: Any, handle: Any) -> set[int] | None:
+    compute = _ask(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    return None if compute is None else {int(p.pid) for p in compute}
+
+
+def _card(nvml: Any, index: int, handle: Any) -> GpuFacts:
+    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     utilization = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
     limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     name = _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))
-    bus = _text(pci.busId) if pci is not None else None
-    return bus or f"{index:08}", GpuFacts(
+    return GpuFacts(
         index=index,
         uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
         name=name,
@@ -97,12 +125,6 @@ def _card(nvml: Any, index: int) -> tuple[str, GpuFacts] | None:
         power_limit_w=limit / 1000 if limit is not None else None,
         utilization_percent=float(utilization.gpu) if utilization is not None else None,
     )
-
-
-def _renumbered(card: GpuFacts, index: int) -> GpuFacts:
-    from dataclasses import replace
-
-    return replace(card, index=index)
 
 
 def _text(value: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -82,6 +82,10 @@ class Host(Protocol):
     def resident_bytes(self, processes: Iterable[Identity]) -> int | None: ...
     def listens(self, port: int, processes: Iterable[Identity]) -> bool | None:
         """Whether one of `processes` listens on the TCP port; None when that cannot be told."""
+        ...
+
+    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
+        """Whether one of `processes` holds memory on each of the cards; None when that cannot be told. Slow."""
         ...
 
     def port_problem(self, host: str, port: int) -> str | None:

@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agent.core import proc
 from agent.core.last_words import Exit
 from agent.core.readiness import Response
-from agent.node import probe
+from agent.node import gpus, probe
 from agent.node.host import Identity, Launch, LaunchFailed, Marked
 
 _POLL_S = 0.1
@@ -152,6 +152,17 @@ class LinuxHost:
                     if os.readlink(f"{folder}/{entry}") in names:
                         return True
         return None if hidden else False
+
+    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
+        held = gpus.holders(devices)
+        if held is None:
+            return None
+        mine = {p.pid for p in processes}
+        if all(pids & mine for pids in held):
+            return True
+        # A number that is no process here comes from another pid namespace, and ours may be among those.
+        strangers = {pid for pids in held for pid in pids if not Path(f"/proc/{pid}").exists()}
+        return None if strangers else False
 
     def port_problem(self, host: str, port: int) -> str | None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

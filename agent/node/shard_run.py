@@ -226,6 +226,8 @@ class ShardRun:
                 return Verdict.FOREIGN
             if found is Verdict.FOREIGN:
                 return Verdict.LOADING  # it is ours, and lists another name: it may still be on its way
+            if spec.devices and await asyncio.to_thread(self._ctx.host.holds_cards, spec.devices, mine) is False:
+                return Verdict.OFF_CARD
         return found
 
     def _judge(self, found: Verdict) -> None:
@@ -237,6 +239,8 @@ class ShardRun:
             self.memory_bytes = self._ctx.host.resident_bytes(members)
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
+        elif found is Verdict.OFF_CARD:
+            self._set(ShardState.LOADING, "it answers, and holds no memory on its cards: it computes on the CPU")
         elif found is Verdict.FOREIGN:
             self._set(ShardState.STARTING, f"another process answers on port {self.record.spec.port}: it is waited for")
         elif found is Verdict.LOADING:
@@ -255,7 +259,8 @@ class ShardRun:
         limit = self.record.spec.profile.startup_timeout_s
         if self._was_ready or self._ctx.host.age_s(server) < limit:
             return None
-        return f"{self._title} did not become ready within {limit:g} s and was ended"
+        why = f": {self._reason}" if self._reason else ""
+        return f"{self._title} did not become ready within {limit:g} s and was ended{why}"
 
     async def _died(self, exit_: Exit, *, sidecar: bool) -> None:
         before = {ShardState.READY: "", ShardState.LOADING: "loading"}.get(self.state, "starting")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.last_words import Exit
@@ -71,6 +71,9 @@ class PretendedHost:
 
     def listens(self, port: int, processes: Iterable[Identity]) -> bool | None:
         return any(self.processes[i].port == port for i in processes if i in self.processes)
+
+    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
+        return None
 
     def port_problem(self, host: str, port: int) -> str | None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from agent import starter
 from agent.core.readiness import Verdict, verdict
 from agent.engine import Engine
-from agent.node import logs, probe, shardfile
+from agent.node import installed, logs, probe, shardfile
 from agent.node.clock import Clock
 from agent.node.linux import LinuxHost
 from agent.node.weights import Progress, Weights
@@ -77,6 +78,23 @@ async def test_a_real_engine_comes_up_answers_and_goes(make_node: MakeNode) -> N
     assert not lives(ready.pid)
     assert list(node.home.shards.iterdir()) == []
     assert not (node.home.logs / "r-1.0.log").exists()
+
+
+def llama_server() -> str | None:
+    return os.environ.get("LLMGW_TEST_LLAMA_SERVER") or shutil.which("llama-server")
+
+
+@pytest.mark.skipif(llama_server() is None, reason="no llama-server on PATH, nor named by LLMGW_TEST_LLAMA_SERVER")
+async def test_a_llama_server_executable_takes_the_same_flags(make_node: MakeNode) -> None:
+    path = llama_server()
+    (found,) = installed.engines({"llamacpp": str(path)}, None, None)
+    assert (found.problem, found.build) == (None, "llama-server")
+    node = make_node(engine_path=lambda name: path, import_from=None)
+    node.want(tiny())
+    assert (await node.state(S.READY, S.FAILED)).state is S.READY
+    other = make_node("other", engine_path=lambda name: path, import_from=None)
+    other.want(tiny(args=("--no-such-flag",)))
+    assert "invalid argument: --no-such-flag" in str((await other.state(S.FAILED)).reason)
 
 
 async def test_the_key_reaches_the_engine_and_nobody_else(make_node: MakeNode) -> None:
