@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 @shared_task(name="gateway.publish")
 def publish() -> None:
     try:
-        publishing.publish(steady=True)
+        publishing.publish()
         gauges.push(settings.MACHINE.spool_dir)
     except (redis.RedisError, OSError) as e:
         log.warning("the snapshot could not be published: %s", type(e).__name__)

@@ -104,4 +104,4 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "endpoints": ("endpoints", "fleet", "catalog"),
     "policies": ("policies",),
 }
-"""Which changes a part is built from: their versions, summed, tell an older reading of the rows from a newer one."""
+"""Which changes a part is built from."""

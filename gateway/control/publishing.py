@@ -1,7 +1,7 @@
 """Publishing snapshot parts to Redis: at once after a commit, and every two seconds whatever was missed.
 
-A version only grows. Two processes may publish at the same time: the one that read older rows is refused, so that
-no revoked key comes back.
+A version only grows. Two processes may publish at the same time: whoever read its rows before the other published is
+sent back to read them again, so that no revoked key returns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import redis
 
@@ -20,10 +21,10 @@ from llmgw.cluster.changes import versions
 
 log = logging.getLogger(__name__)
 STAMPS = f"{snapshot.PREFIX}stamps"
-"""A hash of part → `base digest`: from which change the rows were read, and what came out."""
+"""A hash of part → `version digest` of its content."""
 _TRIES = 5
 
-# Only if nobody published in between, and nobody read newer rows.
+# Only if nobody published since the rows were read: a stamp is read before them.
 _SWAP = """
 local had = redis.call('HGET', KEYS[2], ARGV[1]) or ''
 if had ~= ARGV[2] then return 0 end
@@ -35,13 +36,9 @@ return 1
 """
 
 
-def publish(names: Iterable[str] = snapshot.PARTS, *, steady: bool = False) -> list[str]:
-    """The parts among `names` whose content changed, published; raises `redis.RedisError`.
-
-    `steady`: the caller comes by all the time and nothing else runs at once from a newer commit that it could
-    not see; it may therefore replace what claims to be newer than the store, which was restored from a copy.
-    """
-    return [name for name in names if _part(name, steady)]
+def publish(names: Iterable[str] = snapshot.PARTS) -> list[str]:
+    """The parts among `names` whose content changed, published; raises `redis.RedisError`."""
+    return [name for name in names if _part(name)]
 
 
 def publish_quietly(*names: str) -> None:
@@ -52,27 +49,28 @@ def publish_quietly(*names: str) -> None:
         log.warning("%s could not be published now (%s); the task does it", ", ".join(names), type(e).__name__)
 
 
-def _part(name: str, steady: bool) -> bool:
+def _part(name: str) -> bool:
     for _ in range(_TRIES):
-        had = client().hget(STAMPS, name)
-        stamp = (had or b"").decode()  # type: ignore[union-attr]
-        base = _base(name)
-        known, _, digest = stamp.partition(" ")
-        if known and int(known) > base and not steady:
-            return False  # somebody read newer rows
+        had = _text(client().hget(STAMPS, name))
+        known, _, digest = had.partition(" ")
         part = BUILD[name]()
         now = hashlib.sha256(snapshot.encode(part)).hexdigest()[:32]
         if digest == now and client().exists(snapshot.PREFIX + name):
             return False
-        version = max(int(client().hget(snapshot.VERSIONS, name) or 0) + 1, base)  # type: ignore[arg-type]
+        version = max(int(known or 0) + 1, _changes(name))  # a Redis that lost everything must not count from 1
         data = snapshot.encode(replace(part, version=version))
         keys = (snapshot.PREFIX + name, STAMPS, snapshot.VERSIONS)
-        if client().eval(_SWAP, len(keys), *keys, name, stamp, f"{base} {now}", version, data, snapshot.CHANNEL):
+        stamp = f"{version} {now}"
+        if client().eval(_SWAP, len(keys), *keys, name, had, stamp, version, data, snapshot.CHANNEL):
             return True
     log.warning("%s was published by others %d times in a row", name, _TRIES)
     return False
 
 
-def _base(name: str) -> int:
+def _changes(name: str) -> int:
     found = versions()
     return sum(found.get(change, 0) for change in DEPENDS[name])
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else ""
