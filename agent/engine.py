@@ -29,7 +29,7 @@ class Command:
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
-    secret_env: dict[str, str] = field(default_factory=dict)
+    secret_env: dict[str, str] = field(default_factory=dict, repr=False)
     waits_for: Rendezvous | None = None
 
 

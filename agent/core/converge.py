@@ -94,7 +94,7 @@ def step(desired: Desired | None, held: tuple[Held, ...]) -> tuple[Action, ...]:
         elif h.lives and not _same(spec, h) and _may_stop(desired, h):
             actions.append(Stop(h.shard_id, "it is started afresh, as the control plane asked"))
     busy = {h.port for h in held if h.lives}
-    for spec in desired.shards:
+    for spec in wanted.values():
         one = mine.get(spec.shard_id)
         if one is not None and (one.lives or (one.state is ShardState.FAILED and _same(spec, one))):
             continue

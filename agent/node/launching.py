@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import shutil
 from dataclasses import replace
@@ -17,6 +18,7 @@ from agent.node.shardfile import ShardFile
 from agent.node.weights import Progress, WeightsError
 from agent.wire.shard import ShardSpec
 
+_ID = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _RENDEZVOUS_S = 0.1
 
 
@@ -28,6 +30,8 @@ def refuse(engine: Engine | None, spec: ShardSpec) -> None:
     """What can be refused before anything is fetched. Raises `CannotStart`."""
     if engine is None:
         raise CannotStart(f"this agent knows no engine {spec.profile.engine!r}; it may be older than the control plane")
+    if not _ID.fullmatch(spec.shard_id):
+        raise CannotStart(f"{spec.shard_id[:80]!r} cannot be a shard's id: letters, digits, '.', '_' and '-'")
     if spec.world_size > 1 and not engine.capabilities.multi_node:
         raise CannotStart(f"{engine.name} runs on one node, and a shard of {spec.world_size} was asked for")
     # A variable that is not passed on is dropped at launch; an argument cannot be left out without changing the rest.

@@ -60,6 +60,14 @@ def remove(home: Home, shard_id: str) -> None:
     path_of(home, shard_id).unlink(missing_ok=True)
 
 
+def sweep(home: Home) -> None:
+    """Removes what writers that died in the midst of a write left."""
+    for path in home.shards.glob(".*.json.*.*"):
+        pid = path.name.split(".")[-2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            path.unlink(missing_ok=True)
+
+
 def read_all(home: Home) -> tuple[ShardFile, ...]:
     """Every record; a damaged one is put aside, and what it described is then nobody's and ended."""
     found = []

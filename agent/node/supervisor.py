@@ -45,6 +45,7 @@ class Supervisor:
 
     async def recover(self) -> None:
         """Takes over the engines that another agent left, and ends what is ours and described by nobody."""
+        shardfile.sweep(self._ctx.home)
         marked = self._ctx.host.marked(self._ctx.home.id)
         for record in shardfile.read_all(self._ctx.home):
             self._recover(record, marked)

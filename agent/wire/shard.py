@@ -50,7 +50,7 @@ class ShardSpec:
     profile: Profile
     source: Source
     port: int
-    key: str
+    key: str = field(repr=False)
     """The engine's key, from the replica id by HMAC; reaches the engine by environment, never argv."""
     rank: int = 0
     world_size: int = 1

@@ -88,6 +88,10 @@ def test_a_port_is_waited_for_when_its_holder_goes() -> None:
     assert kinds(step(desired(b), (held(spec(), S.STOPPED),))) == [("Forget", "a"), ("Start", "b")]
 
 
+def test_a_shard_that_is_named_twice_is_started_once() -> None:
+    assert kinds(step(desired(spec(), spec(port=2)), ())) == [("Start", "a")]
+
+
 def test_older_orders_are_not_taken() -> None:
     taken = (Taken("s", 2, 5), Taken("t", 9, 9))
     assert accepts((), Desired("s", 0, 0))

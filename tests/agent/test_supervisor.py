@@ -233,6 +233,7 @@ async def test_ours_that_nobody_describes_is_ended_and_only_ours(make_node: Make
     node.supervisor.leave()
     (path,) = node.home.shards.glob("*.json")
     path.write_text("{ damaged")
+    (node.home.shards / ".r-1.0.json.4194304.0a0b0c0d").write_text("a write that was cut short")
     second = await node.again()
     assert second.supervisor.observed() == ()
     assert not lives(mine.pid)
@@ -277,7 +278,11 @@ async def test_a_bad_model_file_is_said_in_one_sentence(
 async def test_what_cannot_run_here_is_refused(make_node: MakeNode) -> None:
     node = make_node()
     two = replace(tiny("r-4.0"), world_size=2)
-    node.want(tiny(engine="vllm"), tiny("r-2.0", args=("--host", "::")), tiny("r-3.0", env={"LD_PRELOAD": "/x"}), two)
+    strange = replace(tiny(), shard_id="../r-5/0")
+    node.want(
+        strange, tiny(engine="vllm"), tiny("r-2.0", args=("--host", "::")), tiny("r-3.0", env={"LD_PRELOAD": "/x"}), two
+    )
+    assert "cannot be a shard's id" in str((await node.state(S.FAILED, shard_id="../r-5/0")).reason)
     assert "knows no engine 'vllm'" in str((await node.state(S.FAILED)).reason)
     assert "--host is refused" in str((await node.state(S.FAILED, shard_id="r-2.0")).reason)
     assert "runs on one node" in str((await node.state(S.FAILED, shard_id="r-4.0")).reason)

@@ -211,6 +211,11 @@ def test_any_body_is_a_message_or_bad(name: str, data: st.DataObject) -> None:
     assert decode(encode(found)) == found
 
 
+def test_a_key_is_not_shown() -> None:
+    assert SPEC.key not in repr(MESSAGES["desired"])
+    assert SPEC.key in encode(MESSAGES["desired"]).decode()
+
+
 def test_the_fingerprint_leaves_the_incarnation_out() -> None:
     from dataclasses import replace
 
