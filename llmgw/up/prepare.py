@@ -15,6 +15,7 @@ from llmgw.machine import Machine
 
 ACTOR = "up"
 ADMINISTRATOR = "admin@localhost"
+TINY = "tiny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Prepared:
     person: str
     project: str
     model: str
+    """Whom to ask first; empty where no model is served."""
 
 
 def folders(machine: Machine) -> None:
@@ -78,17 +80,22 @@ def store(machine: Machine, starter: str) -> Prepared:
 
 
 def _starter(name: str) -> str:
-    """The model to ask: the starter that was named, else what is there, else the tiny one."""
+    """The model to ask: the starter that was named, else one that is served, else the tiny one on a new store.
+
+    Empty where people took every model away: theirs is the last word.
+    """
+    from catalog import selectors
     from catalog.actions import models
     from catalog.core import starter
-    from catalog.models import Model
+    from llmgw.cluster.models import AuditEntry
 
     if not name:
-        first = Model.objects.filter(stopped=False).order_by("created_at").first()
-        if first is not None:
-            return first.name
-        name = "tiny"
-    definition = starter.starter(name)
-    if not Model.objects.filter(name=definition.name).exists():
+        served = [d.name for d, stopped in selectors.wanted() if not stopped and d.scaling.min and "chat" in d.kinds]
+        if served:
+            return TINY if TINY in served else served[0]
+        if AuditEntry.objects.filter(action="model.add").exists():
+            return ""
+    definition = starter.starter(name or TINY)
+    if definition.name not in {d.name for d, _ in selectors.wanted()}:
         models.add(definition=definition, actor=ACTOR)
     return definition.name

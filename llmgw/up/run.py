@@ -24,7 +24,7 @@ from llmgw.up import redis as redis_server
 from llmgw.up.supervisor import Supervisor, end_leftovers, last_line
 from llmgw.up.terminal import Teller, bar
 
-QUESTION = "count to 12"
+QUESTIONS = {prepare.TINY: "count to 12"}
 _PATIENCE_S = 120.0
 """How long the model may go without any progress before the first answer."""
 _LATE_S = 3.0
@@ -76,18 +76,26 @@ class Up:
             if not component.late:
                 supervisor.start(component)
         self._mark("processes started")
-        question = QUESTION if prepared.model == "tiny" else "Say hello in one sentence."
-        self._await_serving(supervisor, prepared.model)
-        answer = self._answer(supervisor, prepared, question)
-        if not answer.strip():
-            self._teller.say(f"llmgw: {prepared.model} gave an empty answer; see: llmgw replica list")
-            return 1
+        if prepared.model:
+            self._first_answer(supervisor, prepared)
+        else:
+            self._teller.say("no model is served; add one with: llmgw model add -f FILE")
         self._print_how_to(prepared)
         if self._once:
             return 0
         self._start_late(supervisor)
         self._stay(supervisor)
         return 0
+
+    def _first_answer(self, supervisor: Supervisor, prepared: prepare.Prepared) -> None:
+        """One model that cannot answer ends a run that was for the answer, and no other: the rest is up."""
+        try:
+            self._await_serving(supervisor, prepared.model)
+            self._answer(supervisor, prepared, QUESTIONS.get(prepared.model, "Say hello in one sentence."))
+        except Conflict as e:
+            if self._once:
+                raise
+            self._teller.say(f"llmgw: {e.reason.sentence}\n  try: {e.reason.command or 'llmgw replica list'}")
 
     def _prepare(self, supervisor: Supervisor) -> prepare.Prepared:
         if not self._machine.redis:
@@ -144,7 +152,7 @@ class Up:
             self._teller.show(line, keep=found.progress is None)
             self._tick(supervisor, 0.1)
 
-    def _answer(self, supervisor: Supervisor, prepared: prepare.Prepared, question: str) -> str:
+    def _answer(self, supervisor: Supervisor, prepared: prepare.Prepared, question: str) -> None:
         """The streamed answer, printed as it comes."""
         deadline = time.monotonic() + 60
         while True:
@@ -159,7 +167,7 @@ class Up:
                     self._teller.write(piece)
                 if answer:
                     self._teller.write("\n")
-                    return answer
+                    return
                 reason = "the answer was empty"
             except ask.NotYet as e:
                 reason = str(e)
@@ -171,7 +179,7 @@ class Up:
     def _print_how_to(self, prepared: prepare.Prepared) -> None:
         say, url = self._teller.say, self._machine.portal_url
         spent = ", ".join(f"{name} {at:.1f} s" for name, at in self._times)
-        say(f"\nserving after {self._times[-1][1]:.1f} s ({spent})\n")
+        say(f"\nup after {self._times[-1][1]:.1f} s ({spent})\n")
         say(f"  portal    {url}")
         say(f"  sign in   {prepared.email}" + (f"   password {prepared.password}" if prepared.password else ""))
         if prepared.key:
@@ -182,7 +190,7 @@ class Up:
         say(f"\n  curl {url}/v1/chat/completions \\")
         say(f'    -H "Authorization: Bearer {prepared.key or "$LLMGW_API_KEY"}" \\')
         say('    -H "Content-Type: application/json" \\')
-        body = f'{{"model": "{prepared.model}", "messages": [{{"role": "user", "content": "3+4=?"}}]}}'
+        body = f'{{"model": "{prepared.model or "MODEL"}", "messages": [{{"role": "user", "content": "3+4=?"}}]}}'
         say(f"    -d '{body}'\n")
 
     def _stay(self, supervisor: Supervisor) -> None:

@@ -29,7 +29,7 @@ TOOLS = [
 
 def test_it_prints_the_answer_and_how_to_go_on(cluster: Cluster) -> None:
     assert "tiny → 1 2 3 4 5 6 7 8 9 10 11 12" in cluster.text
-    assert re.search(r"serving after \d+\.\d s \(.*first token", cluster.text)
+    assert re.search(r"up after \d+\.\d s \(.*first token", cluster.text)
     assert "sign in   admin@localhost   password " in cluster.text
     assert cluster.key.startswith("llmgw_")
 
