@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (CannotBuild, contenders.CannotStart, RuntimeError) as e:
             return _refuse(str(e))
     found = figures.figures(run.cells)
-    verdicts = targets.verdicts(found)
+    verdicts = targets.verdicts(found, quiet=report.busy(run.cells) <= rounds.QUIET)
     faults = figures.errors(run.all) + report.books(run)
     document = msgspec.json.encode(report.as_json(found, run.cells, verdicts, faults))
     head = f"{report.machine()}; {report.noise(run.cells)}"

@@ -26,7 +26,8 @@ class Cell:
     in_time: int
     errors: int
     tokens: int
-    """Within the time."""
+    """Within the time; `all_tokens` also after it."""
+    all_tokens: int
     bytes_sent: int
     cpu_s: float
     """Of the contender's process, in the whole cell."""

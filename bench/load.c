@@ -42,7 +42,7 @@ static Conn *conns;
 static int *idle, idle_count;
 
 static Samples latency, ttft, gap, lag;
-static long answered, answered_in_time, errors, tokens_in_time, dials;
+static long answered, answered_in_time, errors, all_tokens, tokens_in_time, dials;
 static char fault[FAULT_MAX + 1];
 
 static void add(Samples *s, int64_t value) {
@@ -123,6 +123,7 @@ static void finish(Conn *c, bool whole) {
 
 static void token(Conn *c, int64_t now, int64_t left_engine) {
     c->tokens++;
+    all_tokens++;
     if (now < end_us) {
         tokens_in_time++;
         add(&lag, now - left_engine);
@@ -365,8 +366,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < connections; i++)
         if (conns[i].busy) failed(&conns[i], "no answer");
     errors += due_count - sent_due;
-    printf("{\"seconds\":%.3f,\"answered\":%ld,\"in_time\":%ld,\"errors\":%ld,\"tokens\":%ld,\"dials\":%ld", seconds,
-           answered, answered_in_time, errors, tokens_in_time, dials);
+    printf("{\"seconds\":%.3f,\"answered\":%ld,\"in_time\":%ld,\"errors\":%ld,\"tokens\":%ld,\"all_tokens\":%ld,\"dials\":%ld", seconds,
+           answered, answered_in_time, errors, tokens_in_time, all_tokens, dials);
     printf(",\"bytes_sent\":%lld", (long long)request_len * answered_in_time);
     report("latency", &latency);
     if (stream) report("ttft", &ttft), report("gap", &gap), report("lag", &lag);

@@ -63,6 +63,7 @@ def measure(
         in_time=said["in_time"],
         errors=said["errors"],
         tokens=said["tokens"],
+        all_tokens=said["all_tokens"],
         bytes_sent=said["bytes_sent"],
         cpu_s=finish.contender_s - begin.contender_s,
         cpu_share=cpu_share,

@@ -29,8 +29,13 @@ def machine() -> str:
     )
 
 
+def busy(cells: Sequence[Cell]) -> float:
+    """The share of the two cores that others took."""
+    return median(c.others_share for c in cells)
+
+
 def noise(cells: Sequence[Cell]) -> str:
-    share = median(c.others_share for c in cells)
+    share = busy(cells)
     doubt = "" if share <= QUIET else ": read ratios, not absolutes, and repeat on a quiet machine"
     return f"others took {share * 100:.0f} % of the two cores (median of cells){doubt}"
 
@@ -66,13 +71,12 @@ def targets(verdicts: Sequence[Verdict]) -> str:
     lines = []
     for verdict in verdicts:
         target = verdict.target
-        sign = "≥" if target.at_least else "≤"
-        bound = f"{sign} {target.bound:g} {target.unit}"
+        bound = f"{'≥' if target.at_least else '≤'} {target.bound:g} {target.unit}"
         if verdict.value is None:
-            lines.append(f"{target.title}: {bound}: not measured in this run")
-        else:
-            word = "reached" if verdict.reached else "NOT reached"
-            lines.append(f"{target.title}: {verdict.value:.2f} {target.unit} ({bound}): {word}")
+            lines.append(f"{target.title}: {bound}: not measured (a peer or a workload is missing, or it fell behind)")
+            continue
+        words = {True: "reached", False: "NOT reached", None: "not judged, the machine was too busy"}
+        lines.append(f"{target.title}: {verdict.value:.2f} {target.unit} ({bound}): {words[verdict.reached]}")
     return "\n".join(lines)
 
 
