@@ -83,6 +83,8 @@ def engine(need: Need, room: Room) -> Reason | None:
 
 def engine_says(need: Need, room: Room) -> Reason | None:
     """What the engine itself knows to forbid a profile on these facts."""
+    if engine(need, room) is not None:  # said already
+        return None
     contract = ENGINES.get(need.profile.run.engine)
     if contract is None:
         return Reason("engine_unknown", f"this version knows no engine {need.profile.run.engine}")

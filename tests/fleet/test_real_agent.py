@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -184,7 +185,8 @@ def test_a_file_that_is_no_model_parks_its_replica_with_the_reason(machine: Mach
     until(ready, "the mended model")
 
 
-def test_a_machine_joins_by_a_code_and_is_removed(link: Link, tmp_path: Path, live_portal: str) -> None:
+def test_a_machine_joins_by_a_code_and_is_removed(link: Link, tmp_path: Path, live_portal: str, settings: Any) -> None:
+    settings.MACHINE = dataclasses.replace(settings.MACHINE, link_port=link.port)
     made = joining.make(node_id="n7", portal=live_portal, actor="test")
     home = tmp_path / "n7"
     join = [sys.executable, "-m", "agent.node.main", "join", made.code, "--home", str(home)]
