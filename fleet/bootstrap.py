@@ -11,7 +11,7 @@ from llmgw.machine import Machine
 def ensure(machine: Machine) -> str:
     """Makes what is missing, changes nothing that is there; the store id."""
     pki.ensure_authority(machine.pki_dir)
-    pki.ensure_server(machine.pki_dir, pki.server_names(machine.link_names))
+    pki.ensure_server(machine.pki_dir, pki.server_names((*machine.link_names, machine.local_host)))
     if not (machine.pki_dir / "crl.pem").exists():
         certificates.publish_crl()
     return store_id()

@@ -91,7 +91,7 @@ def test_a_second_node_joins_with_a_code_and_serves(
         shutil.copy(ROOT / "agent" / "starter" / "tiny.gguf", tmp_path / "other.gguf")
         definition = tmp_path / "other.yaml"
         definition.write_text(
-            f"name: other\nsource: {tmp_path / 'other.gguf'}\ncontext_length: 512\nscaling: {min: 1}\n"
+            f"name: other\nsource: {tmp_path / 'other.gguf'}\ncontext_length: 512\nscaling: {{min: 1}}\n"
             "profiles:\n- {name: cpu, engine: llamacpp, min_memory_gb: 0.1}\n"
         )
         cluster.command("model", "add", "-f", str(definition))
