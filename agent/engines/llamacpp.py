@@ -29,6 +29,9 @@ _OWN_ENVIRONMENT = (
     "GGML_BACKEND_*",  # names a library to load
 )
 
+_MOST_CACHE_MIB = 8192
+"""llama.cpp's own default."""
+
 _OURS = "llmgw sets it itself"
 _FIELD = "set {} in the profile instead"
 _OUTSIDE = "it reads, writes or serves something beside the model"
@@ -103,6 +106,10 @@ class LlamaCpp:
         if profile.cpu_cores is not None:
             argv += ["--threads", str(profile.cpu_cores), "--threads-batch", str(profile.cpu_cores)]
         given = {flag for flag, _ in _flags(profile.args)}
+        if profile.memory_bytes is not None and not given & {"--cache-ram", "-cram"}:
+            # Beside weights and KV cache llama.cpp keeps up to 8 GiB of old prompts, whatever was reserved: here at
+            # most a quarter of the reservation.
+            argv += ["--cache-ram", str(min(_MOST_CACHE_MIB, profile.memory_bytes // 4 // 2**20))]
         if profile.embeddings:
             argv.append("--embeddings")
             if profile.context_length is not None and not given & {"--ubatch-size", "-ub", "--batch-size", "-b"}:

@@ -131,6 +131,7 @@ _SWITCHES: dict[str, tuple[str, Any]] = {
 _SHORT = {
     "-b": "--batch-size",
     "-ub": "--ubatch-size",
+    "-cram": "--cache-ram",
     "-n": "--predict",
     "--n-predict": "--predict",
     "-ngl": "--n-gpu-layers",

@@ -70,7 +70,8 @@ def doctor(args: argparse.Namespace) -> int:
     if settings is None:
         return 2
     facts = ThisMachine(home, settings).facts(settings.address, ())
-    found = findings(examination.look(home, settings, facts, unreachable=asyncio.run(_unreachable(settings))))
+    problem = asyncio.run(_unreachable(settings)) or _refused(home)
+    found = findings(examination.look(home, settings, facts, unreachable=problem))
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:
@@ -213,6 +214,12 @@ async def _unreachable(settings: Settings) -> str | None:
         return str(e)
     await connection.close()
     return None
+
+
+def _refused(home: Home) -> str | None:
+    """What the running agent was told last, if it was refused: only a greeting would find that out again."""
+    link = _read_json(home.status)
+    return link.get("problem") if link.get("state") == "refused" and _agent_pid(home) is not None else None
 
 
 def _settings(home: Home) -> Settings | None:

@@ -23,7 +23,7 @@ from cryptography import x509
 
 from agent.core import joining
 from agent.node import settings as agent_settings
-from agent.wire.messages import Report
+from agent.wire.messages import Hello, Refused, Report
 from agent.wire.shard import ShardState
 from tests.agent.control import Control
 from tests.agent.node import KEY, ROOT, lives, tiny
@@ -160,6 +160,18 @@ async def test_a_second_agent_on_the_same_home_is_refused(control: Control, home
     second = await asyncio.to_thread(ran, "run", "--home", home)
     assert second.returncode == 1
     assert f"another agent (pid {first.pid}) works in {home}" in second.stderr
+
+
+async def test_the_doctor_tells_a_refusal(control: Control, home: Path, agents: Agents) -> None:
+    control.refuse = Refused("certificate_revoked", "the certificate was revoked")
+    await agents.start(home)
+    await control.heard(lambda m: m if isinstance(m, Hello) else None)
+    async with asyncio.timeout(5):
+        while not (home / "status.json").exists():
+            await asyncio.sleep(0.05)
+    said = await asyncio.to_thread(ran, "doctor", "--home", home)
+    assert said.returncode == 1
+    assert said.stdout.startswith("✗ link: the certificate was revoked")
 
 
 async def test_doctor(control: Control, home: Path) -> None:

@@ -24,6 +24,7 @@ from tests.agent.control import Control
 from tests.agent.node import KEY, Node, tiny
 from tests.agent.pki import Authority, Pair
 
+pytestmark = pytest.mark.slow
 S = ShardState
 
 

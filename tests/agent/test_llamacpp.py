@@ -40,6 +40,8 @@ CASES = {
     "executable_cpu": (spec(), BINARY),
     "defaults": (spec(context_length=None, parallel=1, cpu_cores=None), BINARY),
     "one_card": (spec((1,), gpus=1), BINARY),
+    "reserved_memory": (spec(memory_bytes=2 * 2**30), WHEEL),
+    "reserved_memory_own_cache": (spec(memory_bytes=2 * 2**30, args=("-cram", "7")), BINARY),
     "two_cards": (spec((0, 3), gpus=2, args=("--flash-attn", "on"), env={"GGML_CUDA_FORCE_MMQ": "1"}), BINARY),
     "own_layers": (spec((0,), gpus=1, args=("-ngl", "20")), BINARY),
     "embeddings": (spec(embeddings=True, context_length=512, parallel=2), WHEEL),

@@ -7,6 +7,8 @@ import contextlib
 import time
 from pathlib import Path
 
+import pytest
+
 from agent.node.agent import Agent, Identity
 from agent.node.context import Context
 from agent.node.home import open_home
@@ -16,6 +18,7 @@ from agent.wire.shard import ShardState
 from tests.agent.node import tiny
 from tests.agent.rehearsed import Pipe, Plain, PretendedHost
 
+pytestmark = pytest.mark.slow
 COUNT = 60
 
 

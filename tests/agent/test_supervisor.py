@@ -59,7 +59,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[MakeNode]:
 
 async def test_a_real_engine_comes_up_answers_and_goes(make_node: MakeNode) -> None:
     node = make_node()
-    spec = tiny()
+    spec = tiny(memory_bytes=256 * 2**20)
     node.want(spec)
     ready = await node.state(S.READY, S.FAILED)
     assert ready.state is S.READY
@@ -90,7 +90,7 @@ async def test_a_llama_server_executable_takes_the_same_flags(make_node: MakeNod
     (found,) = installed.engines({"llamacpp": str(path)}, None, None)
     assert (found.problem, found.build) == (None, "llama-server")
     node = make_node(engine_path=lambda name: path, import_from=None)
-    node.want(tiny())
+    node.want(tiny(memory_bytes=256 * 2**20))
     assert (await node.state(S.READY, S.FAILED)).state is S.READY
     other = make_node("other", engine_path=lambda name: path, import_from=None)
     other.want(tiny(args=("--no-such-flag",)))
