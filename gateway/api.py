@@ -68,11 +68,14 @@ class UsageByDay(GenericViewSet[Any]):
         responses=Day(many=True),
     )
     def list(self, request: Request) -> Response:
-        given = {name: request.query_params.get(name) for name in ("person", "project", "key", "model")}
+        get = request.query_params.get
         text = request.query_params.get("days", "30")
         if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_DAYS:
             raise Invalid("bad_days", f"days must be a number from 1 to {MOST_DAYS}, and is {text[:20]!r}")
-        return Response(Day(selectors.by_day(days=int(text), **given), many=True).data)
+        found = selectors.by_day(
+            days=int(text), person=get("person"), project=get("project"), key=get("key"), model=get("model")
+        )
+        return Response(Day(found, many=True).data)
 
 
 routes = [("requests", Requests, "request"), ("usage", UsageByDay, "usage")]

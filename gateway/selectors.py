@@ -76,8 +76,8 @@ def by_day(
     rows = Usage.objects.filter(
         at__gte=_midnight(first), **{name: value for name, value in given.items() if value}
     ).order_by()
-    found = {
-        row["day"]: row
+    found: dict[Any, dict[str, Any]] = {
+        row["day"]: dict(row)
         for row in rows.annotate(day=TruncDate("at"))
         .values("day")
         .annotate(
@@ -87,7 +87,7 @@ def by_day(
             cached_tokens=Sum("cached_tokens", default=0),
         )
     }
-    empty = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
+    empty: dict[str, Any] = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
     return [found.get(day) or {"day": day, **empty} for day in (first + timedelta(days=n) for n in range(days))]
 
 
@@ -95,7 +95,7 @@ def live() -> dict[str, Any] | None:
     """What goes on now, summed over the edges: `models` (in flight and totals by name), `tokens_per_s` by name,
     `edges`. None where no edge has reported within five seconds. Raises `redis.RedisError`."""
     keys = list(client().scan_iter(LIVE, count=500))
-    found = [json.loads(data) for data in client().mget(keys) if data] if keys else []  # type: ignore[union-attr]
+    found = [json.loads(data) for data in client().mget(keys) if data] if keys else []
     if not found:
         return None
     models: dict[str, dict[str, int]] = {}

@@ -83,6 +83,12 @@ def split(block: bytes) -> list[bytes]:
     return found
 
 
+def end_of_first(block: bytes, start: int) -> int:
+    """Where the event that begins at `start` ends, its blank line included."""
+    found = _END.search(block, start)
+    return found.end() if found is not None else len(block)
+
+
 def parse(raw: bytes) -> Event:
     """What one event says."""
     if raw.startswith(b"data: ") and raw.find(b"\n") >= len(raw) - 2:

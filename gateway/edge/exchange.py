@@ -31,7 +31,7 @@ class Exchange:
     def __init__(self, edge: Edge, client: Client, endpoint: str) -> None:
         self.edge, self.client, self.endpoint = edge, client, endpoint
         self.loop = edge.loop
-        self.began = self.loop.time()
+        self.began = time.perf_counter()  # the loop's clock counts whole milliseconds
         self.at = time.time()
         self.id = ids.request_id(int(self.at * 1000), secrets.randbits(80))
         self.headers: Headers = [(b"x-request-id", self.id.encode())]
@@ -250,7 +250,7 @@ class Exchange:
         if self.settled:
             return
         self.settled = True
-        duration_s = self.loop.time() - self.began
+        duration_s = time.perf_counter() - self.began
         counts, estimated = self._counts(outcome)
         model = self.entry.name if self.entry is not None else ""
         self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts)
@@ -288,12 +288,12 @@ class Exchange:
         found = self.tally.usage
         if self.replica is None or outcome == "refused":
             return found or usage.Usage(), False
-        complete = found is not None and found.prompt is not None
-        if complete and (found.completion is not None or self.endpoint == requests.EMBEDDINGS):
+        found = found or usage.Usage()
+        if found.prompt is not None and (found.completion is not None or self.endpoint == requests.EMBEDDINGS):
             return found, False
-        prompt = found.prompt if complete else usage.estimate_prompt(self.raw)
-        answered = found.completion if found is not None and found.completion is not None else self.tally.estimated()
-        return usage.Usage(prompt, answered, found.cached if found is not None else None), True
+        prompt = found.prompt if found.prompt is not None else usage.estimate_prompt(self.raw)
+        answered = found.completion if found.completion is not None else self.tally.estimated()
+        return usage.Usage(prompt, answered, found.cached), True
 
 
 _STOPPING = errors.Unavailable("the gateway is being restarted: try again", code="gateway_stopping", retry_after_s=2)

@@ -6,6 +6,7 @@ failed attempt can be made again.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ _STREAM_HEADERS: Headers = [
 _DONE = b"data: [DONE]\n\n"
 _ENDED = b'finish_reason":"'
 _ENDED_SPACED = b'finish_reason": "'
+_MARKS = (usage.MARK, b"error", _ENDED, _ENDED_SPACED)
+"""What makes an event worth a second look; the rest of a stream is passed on unread."""
 _OWN_FAULT = (401, 403)
 _AGAIN = (408, 429)
 
@@ -173,14 +176,7 @@ class Stream:
                 if not tally.content_sent:
                     block = await self._until_content(block)
                 else:
-                    if (
-                        b"error" in block
-                        or usage.MARK in block
-                        or _ENDED in block
-                        or _ENDED_SPACED in block
-                        or self._twins
-                    ):
-                        block = self._inspect(block)
+                    block = self._inspect(block)
                     tally.events += block.count(b"\n\n")
                 if block:
                     self._newest = block
@@ -196,18 +192,18 @@ class Stream:
 
     async def _until_content(self, block: bytes) -> bytes:
         """Hold events until one has content; then open the answer and let go of all of them."""
-        for raw in sse.split(block):
-            if not self._tally.content_sent:
-                seen = chunk.look(sse.parse(raw))
-                if seen.error is not None:
-                    raise _Reported(seen.error)
-                self._twins = self._twins or seen.both_reasonings
-                if seen.content or seen.done:
-                    self._tally.content_sent = True
-                    self._tally.ttft_s = self._exchange.loop.time() - self._exchange.began
-            if self._tally.content_sent:
-                self._tally.events += 1
-            self._held.append(raw)
+        at = 0
+        while at < len(block) and not self._tally.content_sent:
+            end = sse.end_of_first(block, at)
+            seen = chunk.look(sse.parse(block[at:end]))
+            if seen.error is not None:
+                raise _Reported(seen.error)
+            self._twins = self._twins or seen.both_reasonings
+            if seen.content or seen.done:
+                self._tally.content_sent = True
+                self._tally.ttft_s = time.perf_counter() - self._exchange.began
+            at = end
+        self._held.append(block)
         if not self._tally.content_sent:
             if sum(map(len, self._held)) > sse.MOST_BYTES:
                 raise sse.TooLong("too much came before any content")
@@ -215,8 +211,9 @@ class Stream:
         try:
             block = self._inspect(b"".join(self._held))
         except _Reported:
-            self._tally.content_sent = self._exchange.client.opened and self._tally.content_sent
+            self._tally.content_sent = False  # nothing of it is out: it can be made again
             raise
+        self._tally.events += max(1, block.count(b"\n\n", at))
         self._held.clear()
         client = self._exchange.client
         if not client.opened:
@@ -224,9 +221,15 @@ class Stream:
         return block
 
     def _inspect(self, block: bytes) -> bytes:
-        """Take what must not reach the client out of `block`; raises `_Reported` at an error."""
-        kept: list[bytes] = []
-        for raw in sse.split(block):
+        """Take what must not reach the client out of `block`; raises `_Reported` at an error. What lies before the
+        first mark is passed as it is."""
+        marked = [at for mark in _MARKS if (at := block.find(mark)) >= 0]
+        if not marked and not self._twins:
+            return block
+        start = 0 if self._twins else block.rfind(b"\n\n", 0, min(marked)) + 2
+        start = start if start > 1 else 0
+        kept = [block[:start]]
+        for raw in sse.split(block[start:]):
             try:
                 kept.append(self._clean(raw))
             except chunk.BadEnding as e:
@@ -348,7 +351,8 @@ async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Fa
 
 
 async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int) -> bytes | Failure:
-    pieces, size = [], 0
+    pieces: list[bytes] = []
+    size = 0
     while True:
         data = await waits.read()
         if isinstance(data, Failure):

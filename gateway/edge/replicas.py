@@ -52,7 +52,8 @@ class Fleet:
 
     def update(self, endpoints: Endpoints) -> None:
         """Take up a new snapshot part; a replica at a new address is a new one."""
-        known, by_model = {}, {}
+        known: dict[tuple[str, str, int], Replica] = {}
+        by_model: dict[str, list[Replica]] = {}
         for endpoint in endpoints.endpoints:
             key = (endpoint.replica, endpoint.host, endpoint.port)
             replica = self._by_key.get(key) or Replica(endpoint, self._secret)

@@ -58,14 +58,14 @@ class Snapshots:
     async def refresh(self) -> None:
         """Fetch the parts whose version is not the one in force; raises `RedisError` or `OSError`."""
         async with self._reading:
-            versions: dict[bytes, bytes] = await self._client.hgetall(VERSIONS)  # type: ignore[misc]
+            versions = await self._client.hgetall(VERSIONS)
             self.reached_at = asyncio.get_running_loop().time()
             for name in PARTS:
                 version = versions.get(name.encode())
                 if version is None or (name in self._have and int(version) == self._version(name)):
                     continue
                 data = await self._client.get(PREFIX + name)
-                if data is not None and self._swap(name, data):
+                if isinstance(data, bytes) and self._swap(name, data):
                     self._keep(name, data)
 
     async def _poll(self) -> None:
