@@ -143,6 +143,8 @@ async def _run(home: Home, settings: Settings) -> int:
         await task
     except asyncio.CancelledError:
         _log.info("the agent ends; its engines go on serving")
+        logging.shutdown()
+        os._exit(0)  # a thread that reads a large file would be waited for otherwise
     return 0
 
 

@@ -317,12 +317,8 @@ class ShardRun:
             launching.save(self._ctx, self.record)
         except CannotStart as e:
             _log.warning("%s", e)
-        _log.log(
-            logging.WARNING if state is ShardState.FAILED else logging.INFO,
-            "shard %s: %s",
-            self.record.spec.shard_id,
-            reason,
-        )
+        level = logging.WARNING if state is ShardState.FAILED else logging.INFO
+        _log.log(level, "shard %s %s: %s", self.record.spec.shard_id, state.value, reason)
         self._set(state, reason)
 
 

@@ -73,7 +73,7 @@ class Supervisor:
                     self._runs[spec.shard_id] = run
                     run.begin()
                 case Stop(shard_id, sentence):
-                    _log.info("shard %s: stopped, as %s", shard_id, sentence)
+                    _log.info("shard %s: is to end, as %s", shard_id, sentence)
                     self._runs[shard_id].stop(sentence)
                 case Forget(shard_id):
                     self._runs.pop(shard_id).forget()

@@ -137,7 +137,7 @@ async def test_an_order_is_carried_out_and_told(
     await control.heard(lambda m: m if isinstance(m, Heartbeat) and m.generation == 1 else None)
     assert ready.pid is not None
     os.kill(ready.pid, signal.SIGKILL)
-    failed = await control.shard("r-1.0", S.FAILED, timeout_s=1.0)
+    failed = await control.shard("r-1.0", S.FAILED, timeout_s=2.0)
     assert failed.last_words
     await control.want(replace(spec, incarnation=2))
     await control.shard("r-1.0", S.READY, incarnation=2)

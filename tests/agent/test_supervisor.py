@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -97,6 +98,18 @@ async def test_a_llama_server_executable_takes_the_same_flags(make_node: MakeNod
     assert "invalid argument: --no-such-flag" in str((await other.state(S.FAILED)).reason)
 
 
+async def test_embeddings(make_node: MakeNode) -> None:
+    node = make_node()
+    spec = tiny(embeddings=True, parallel=2, args=("--pooling", "mean"))
+    node.want(spec)
+    assert (await node.state(S.READY, S.FAILED)).state is S.READY
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}) as client:
+        body = {"model": "tiny", "input": ["one", " ".join(["many words"] * 60)]}
+        answer = await client.post(f"http://127.0.0.1:{spec.port}/v1/embeddings", json=body)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["data"]) == 2
+
+
 async def test_the_key_reaches_the_engine_and_nobody_else(make_node: MakeNode) -> None:
     node = make_node()
     node.want(tiny())
@@ -119,7 +132,7 @@ async def test_a_killed_engine_is_noticed_at_once(make_node: MakeNode) -> None:
     ready = await node.state(S.READY)
     assert ready.pid is not None
     os.kill(ready.pid, signal.SIGKILL)
-    failed = await node.state(S.FAILED, timeout_s=1.0)
+    failed = await node.state(S.FAILED, timeout_s=2.0)
     assert failed.reason is not None
     assert failed.reason.startswith("llama.cpp was ended by SIGKILL")
     assert failed.last_words is not None
