@@ -144,8 +144,8 @@ def leftovers(home: Path) -> Iterator[tuple[int, str]]:
 
 def end_leftovers(home: Path, say: Callable[[str], None], grace_s: float = 6.0) -> None:
     """End what a killed supervisor left: its Redis last, engines not at all (the agent finds them again)."""
-    for batch in (lambda name: name != "redis", lambda name: name == "redis"):
-        found = [(pid, name) for pid, name in leftovers(home) if batch(name)]
+    for last in (False, True):
+        found = [(pid, name) for pid, name in leftovers(home) if (name == "redis") is last]
         if not found:
             continue
         say(f"ending what an earlier run left: {', '.join(sorted({name for _, name in found}))}")
