@@ -116,7 +116,7 @@ class Nodes(GenericViewSet[Any]):
 
     @extend_schema(responses=NodeRow(many=True))
     def list(self, request: Request) -> Response:
-        rows = self.paginate_queryset(selectors.nodes())  # type: ignore[arg-type]  # a list has pages too
+        rows = self.paginate_queryset(selectors.nodes())
         return self.get_paginated_response(NodeRow(rows, many=True).data)
 
     def retrieve(self, request: Request, node: str) -> Response:
@@ -189,7 +189,7 @@ class Replicas(GenericViewSet[Any]):
     @extend_schema(parameters=[_MODEL], responses=ReplicaRow(many=True))
     def list(self, request: Request) -> Response:
         found = selectors.replicas(model=request.query_params.get("model"), node=request.query_params.get("node"))
-        rows = self.paginate_queryset(found)  # type: ignore[arg-type]  # a list has pages too
+        rows = self.paginate_queryset(found)
         return self.get_paginated_response(ReplicaRow(rows, many=True).data)
 
     def retrieve(self, request: Request, replica: str) -> Response:
@@ -232,7 +232,7 @@ class Certificates(GenericViewSet[Any]):
 
     @extend_schema(responses=CertificateRow(many=True))
     def list(self, request: Request) -> Response:
-        rows = self.paginate_queryset(selectors.certificates())  # type: ignore[arg-type]  # a list has pages too
+        rows = self.paginate_queryset(selectors.certificates())
         return self.get_paginated_response(CertificateRow(rows, many=True).data)
 
     @extend_schema(parameters=[_SERIAL], responses={204: None})

@@ -14,6 +14,7 @@ import msgspec
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
+from agent.wire.shard import ShardState
 from fleet import events, models
 from fleet.core import plan as steps
 from fleet.core.replica import State
@@ -95,7 +96,8 @@ def _place(w: _Writing, step: steps.Place) -> None:
     if step.replica:
         replica = w.replica(step.replica)
     else:
-        replica = models.Replica.objects.create(model=step.model, state_since=w.now)
+        replica = models.Replica(model=step.model, state_since=w.now)
+        replica.save(force_insert=True)
     shard = models.Shard.objects.create(
         replica=replica,
         node=node,
@@ -185,7 +187,7 @@ def _adopt(w: _Writing, step: steps.Adopt) -> None:
     stray.delete()
     w.nodes.add(node.pk)
     w.move(replica, State.STARTING, reason="adopted: it ran already")
-    if step.state in (State.LOADING, State.READY):
+    if step.state in (ShardState.LOADING, ShardState.READY):
         w.move(replica, State(step.state))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
 
-LEASE_S = 10.0
+log = logging.getLogger(__name__)
+
+LEASE_S = 6.0
+"""After a planner's sudden death the next one waits this long; a living one renews it in its passes."""
 ATTEMPTS = 5
 _running = threading.Lock()
 _waiting = threading.Lock()
@@ -43,9 +47,13 @@ def _run() -> Passed:
         now = time.time()
         world = load_world(now)
         plan = reconcile.plan(world, load_wanted(), now)
+        held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
+        if held is None:
+            return Passed(leader=False)
         try:
             nodes = apply.commit(plan, version=world.version, held=held, now=now)
-        except apply.Stale:
+        except apply.Stale as e:
+            log.info("planning again: %s", e)
             time.sleep(0.01 * 2**attempt)
             continue
         nudges.link(nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet.core import placement, room
+from fleet.core.plan import Place
 from fleet.core.world import WantedModel, World
 
 
@@ -27,7 +28,7 @@ def explain(world: World, wanted: WantedModel) -> Explanation:
         for candidate in placement.judge(wanted, profile, rooms.values(), world.settings)
     )
     match placement.place(wanted, rooms, world.settings):
-        case placement.Place() as step:
+        case Place() as step:
             sentence = f"one more replica of {wanted.name} would go to {step.node} with profile {step.profile}"
             return Explanation(wanted.name, sentence, candidates, (step.node, step.profile))
         case unplaced:

@@ -37,24 +37,45 @@ class Unplaced:
     candidates: tuple[Candidate, ...]
 
 
+Memory = dict[tuple[str, str, str], tuple[int, Candidate]]
+"""(model, profile, node) → (the room's takings then, the judgement): what was filled since is judged anew."""
+
+
 def judge(
-    wanted: WantedModel, profile: ProfileDefinition, rooms: Iterable[Room], settings: FleetSettings
+    wanted: WantedModel,
+    profile: ProfileDefinition,
+    rooms: Iterable[Room],
+    settings: FleetSettings,
+    memory: Memory | None = None,
 ) -> tuple[Candidate, ...]:
     """Every node under one profile, in the rooms' order."""
     need = Need(wanted.name, profile, settings)
     found = []
     for room in rooms:
+        key = (wanted.name, profile.run.name, room.node.id)
+        if memory is not None and (known := memory.get(key)) is not None and known[0] == room.takings:
+            found.append(known[1])
+            continue
         reasons = rejections(need, room)
         score = None if reasons else rank.score(need, room)
-        found.append(Candidate(room.node.id, profile.run.name, reasons, score))
+        candidate = Candidate(room.node.id, profile.run.name, reasons, score)
+        if memory is not None:
+            memory[key] = (room.takings, candidate)
+        found.append(candidate)
     return tuple(found)
 
 
-def place(wanted: WantedModel, rooms: dict[str, Room], settings: FleetSettings, replica: str = "") -> Place | Unplaced:
+def place(
+    wanted: WantedModel,
+    rooms: dict[str, Room],
+    settings: FleetSettings,
+    replica: str = "",
+    memory: Memory | None = None,
+) -> Place | Unplaced:
     """The best node under the first profile that fits anywhere, taken out of its room; or why there is none."""
     judged: list[Candidate] = []
     for profile in wanted.profiles:
-        candidates = judge(wanted, profile, rooms.values(), settings)
+        candidates = judge(wanted, profile, rooms.values(), settings, memory)
         judged += candidates
         fitting = [c for c in candidates if c.score is not None]
         if fitting:

@@ -35,6 +35,8 @@ from fleet.core.world import NodeView, ReplicaView, ShardView, WantedModel, Worl
 _LEAVING = frozenset({State.DRAINING, State.STOPPING})
 _SERVING = State.READY
 _UNDER_WAY = frozenset({State.STARTING, State.LOADING, State.READY})
+MOST_PLACES = 100
+"""In one pass: a commit stays short, and the next pass follows at once."""
 _WAITS = Reason("waits_its_turn", "replicas are replaced one at a time: it waits until the one before it serves")
 
 
@@ -51,6 +53,8 @@ class _Pass:
         self.nodes = {n.id: n for n in world.nodes}
         self.models = {w.name: w for w in wanted}
         self.rooms = room.of(world)
+        self.memory: placement.Memory = {}
+        self.places = 0
         self.steps: list[Step] = []
         self.by_model: dict[str, list[ReplicaView]] = {}
 
@@ -171,9 +175,13 @@ class _Pass:
             if nowhere is not None:  # rooms only fill up within a pass
                 self._defer(wanted, replica, nowhere, ordinal)
                 continue
-            match placement.place(wanted, self.rooms, self.world.settings, replica.id if replica else ""):
+            if self.places >= MOST_PLACES:
+                return
+            name = replica.id if replica else ""
+            match placement.place(wanted, self.rooms, self.world.settings, name, self.memory):
                 case Place() as step:
                     self.steps.append(step)
+                    self.places += 1
                 case unplaced:
                     nowhere = unplaced.reason
                     self._defer(wanted, replica, nowhere, ordinal)

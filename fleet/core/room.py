@@ -22,6 +22,8 @@ class Room:
     untouched_bytes: int = 0
     """Reserved, and not yet taken by the engine: the node still counts it as free."""
     models: Counter[str] = field(default_factory=Counter)
+    takings: int = 0
+    """How often something was put in: what was judged before that no longer holds."""
 
     def take(self, model: str, shard: ShardView) -> None:
         self.ports.add(shard.port)
@@ -30,6 +32,7 @@ class Room:
         self.memory_bytes += shard.memory_bytes
         self.untouched_bytes += _untouched(shard)
         self.models[model] += 1
+        self.takings += 1
 
     def without(self, model: str, shard: ShardView) -> Room:
         """The room that there would be if that shard were gone; its port stays taken until it really is."""
@@ -47,7 +50,7 @@ class Room:
 
 def of(world: World) -> dict[str, Room]:
     """Every node's room under what is placed now."""
-    rooms = {node.id: Room(node) for node in world.nodes}
+    rooms = {node.id: Room(node, ports=set(node.facts.ports_taken or ())) for node in world.nodes}
     for replica in world.replicas:
         for shard in replica.shards:
             if shard.node in rooms:

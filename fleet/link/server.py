@@ -82,7 +82,7 @@ async def serve(machine: Machine) -> None:
     tls = context(machine.pki_dir)
     config = uvicorn.Config(
         application(sessions, link),
-        ws=PeerProtocol,  # type: ignore[arg-type]
+        ws=PeerProtocol,
         ws_max_size=codec.MAX_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,

@@ -126,7 +126,7 @@ def events(replica: str | None = None, model: str | None = None, limit: int = 10
         rows = rows.filter(replica=replica)
     if model is not None:
         rows = rows.filter(model=model)
-    return list(rows.values("at", "replica", "model", "node", "state", "reason")[:limit])
+    return [dict(r) for r in rows.values("at", "replica", "model", "node", "state", "reason")[:limit]]
 
 
 def certificates() -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ class _Told:
         """(one word, one sentence where there is something to say)."""
         seen = stamp(row.last_seen)
         ago = f"last heard {self.now - seen:.0f} s ago" if seen is not None else "never heard"
-        if row.refused:
+        if row.refused and not row.connected:
             return "refused", row.refused
         if core.lost(link_since=self.link_since, last_seen=seen, lost_s=self.lost_s, now=self.now):
             return "lost", ago

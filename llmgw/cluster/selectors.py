@@ -24,7 +24,7 @@ def audit(
         rows = rows.filter(action__startswith=action)
     if subject:
         rows = rows.filter(subject=subject)
-    return list(rows.values("at", "actor", "action", "subject", "detail")[:limit])
+    return [dict(r) for r in rows.values("at", "actor", "action", "subject", "detail")[:limit]]
 
 
 def jobs(limit: int = 100) -> list[dict[str, Any]]:

@@ -89,6 +89,8 @@ class Stage:
                     node = replace(node, memory_free_bytes=int(value) * GIB)
                 case "labels":
                     node = replace(node, labels=dict([value.split(":")]))
+                case "taken":
+                    node = replace(node, facts=replace(node.facts, ports_taken=(int(value),)))
                 case "engines":
                     node = replace(node, facts=replace(node.facts, engines=()))
                 case "back":

@@ -108,7 +108,7 @@ class Audit(GenericViewSet[Any]):
     )
     def list(self, request: Request) -> Response:
         asked = {k: request.query_params.get(k) for k in ("actor", "action", "subject")}
-        rows = self.paginate_queryset(selectors.audit(limit=_LIMIT, **asked))  # type: ignore[arg-type]
+        rows = self.paginate_queryset(selectors.audit(limit=_LIMIT, **asked))
         return self.get_paginated_response(AuditRow(rows, many=True).data)
 
 
@@ -119,7 +119,7 @@ class Jobs(GenericViewSet[Any]):
 
     @extend_schema(responses=JobRow(many=True), operation_id="jobs_list")
     def list(self, request: Request) -> Response:
-        rows = self.paginate_queryset(selectors.jobs(_LIMIT))  # type: ignore[arg-type]
+        rows = self.paginate_queryset(selectors.jobs(_LIMIT))
         return self.get_paginated_response(JobRow(rows, many=True).data)
 
 

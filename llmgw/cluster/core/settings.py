@@ -5,6 +5,7 @@ A document holds only what differs from the defaults; `read` checks it whole and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any
@@ -127,11 +128,13 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-def _unknown(document: dict[str, Any], cls: type, prefix: str) -> Any:
-    known = {f.name: f.type for f in fields(cls)}
-    types = {f.name: getattr(f.default_factory, "__mro__", [None])[0] for f in fields(cls) if f.default_factory}  # type: ignore[misc]
+def _unknown(document: dict[str, Any], cls: type, prefix: str) -> Iterator[str]:
+    """The dotted names that no field has. A section's type is its default factory."""
+    sections = {f.name: f.default_factory for f in fields(cls)}
     for name, value in document.items():
-        if name not in known:
+        if name not in sections:
             yield f"{prefix}{name}"
-        elif isinstance(value, dict) and is_dataclass(inner := types.get(name)):
-            yield from _unknown(value, inner, f"{prefix}{name}.")
+            continue
+        section = sections[name]
+        if isinstance(value, dict) and isinstance(section, type) and is_dataclass(section):
+            yield from _unknown(value, section, f"{prefix}{name}.")
