@@ -10,24 +10,19 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from agent.node import discovery, installed, shardfile
+from agent.node import discovery
 from agent.node.agent import Agent, Identity
-from agent.node.clock import Clock
-from agent.node.context import Context
 from agent.node.home import Home, HomeTaken, only_agent, open_home
 from agent.node.link import LinkLost, WebsocketLink
-from agent.node.linux import LinuxHost
 from agent.node.settings import Settings, read
+from agent.node.status import look, refusal
 from agent.node.supervisor import Supervisor
-from agent.node.weights import Weights
-from agent.wire.facts import EngineFacts, NodeFacts
+from agent.node.this_machine import ThisMachine, context
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -70,7 +65,7 @@ def doctor(args: argparse.Namespace) -> int:
     if settings is None:
         return 2
     facts = ThisMachine(home, settings).facts(settings.address, ())
-    problem = asyncio.run(_unreachable(settings)) or _refused(home)
+    problem = asyncio.run(_unreachable(settings)) or refusal(home)
     found = findings(examination.look(home, settings, facts, unreachable=problem))
     if args.json:
         print(msgspec.json.encode(found).decode())
@@ -93,31 +88,14 @@ def stop_engines(args: argparse.Namespace) -> int:
 def status(args: argparse.Namespace) -> int:
     if not args.home.is_dir():
         return _fail(f"{args.home} does not exist", 2)
-    home, host = open_home(args.home), LinuxHost()
-    link = _read_json(home.status)
-    pid = _agent_pid(home)
-    if pid is None:
-        link = {**link, "state": "not running"}
-    shards = []
-    for record in shardfile.read_all(home):
-        living = bool(record.processes) and all(host.find(p) is not None for p in record.processes)
-        shards.append(
-            {
-                "shard_id": record.spec.shard_id,
-                "model": record.spec.model,
-                "state": record.ended.state if record.ended else "running" if living else "gone",
-                "pid": record.processes[-1].pid if living else None,
-                "port": record.spec.port,
-                "reason": record.ended.sentence if record.ended else None,
-            }
-        )
-    body = {"home": str(home.path), "agent_pid": pid, "link": link, "shards": shards}
+    found = look(open_home(args.home))
     if args.json:
-        print(msgspec.json.encode(body).decode())
+        print(msgspec.json.encode(found).decode())
         return 0
+    pid, link = found["agent_pid"], found["link"]
     print(f"agent: {f'pid {pid}' if pid else 'not running'}; link: {link.get('state', 'unknown')}", end="")
     print(f" ({link['problem']})" if link.get("problem") else "")
-    for s in shards:
+    for s in found["shards"]:
         print(f"{s['shard_id']}  {s['model']}  {s['state']}  port {s['port']}  {s['reason'] or ''}".rstrip())
     return 0
 
@@ -148,59 +126,6 @@ async def _run(home: Home, settings: Settings) -> int:
     return 0
 
 
-def context(home: Home, settings: Settings | None) -> Context:
-    """The real machine's."""
-    found: dict[str, EngineFacts] = {}
-
-    def engine_path(name: str) -> str | None:
-        if not found:
-            found.update({e.name: e for e in _engines(settings)})
-        one = found.get(name)
-        return None if one is None else one.path
-
-    return Context(
-        home=home,
-        host=LinuxHost(),
-        weights=_weights(home, settings),
-        clock=Clock(),
-        engine_path=engine_path,
-        import_from=installed.import_from(),
-        environ=dict(os.environ),
-        engine_user=settings.engine_user if settings is not None else None,
-    )
-
-
-def _weights(home: Home, settings: Settings | None) -> Weights:
-    if settings is None:
-        return Weights(home.weights)
-    return Weights(settings.weights or home.weights, hub=settings.hub, token=settings.hub_token)
-
-
-def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
-    from agent.core import proc
-
-    cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
-    configured = settings.engines if settings is not None else {}
-    return installed.engines(configured, proc.vector_extensions(cpuinfo), os.uname().machine)
-
-
-class ThisMachine:
-    """`Surroundings` as they are. Engines are looked for once: whoever installs one restarts the agent."""
-
-    def __init__(self, home: Home, settings: Settings) -> None:
-        self._weights = settings.weights or home.weights
-        self._settings = settings
-        self._found: tuple[EngineFacts, ...] | None = None
-
-    def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
-        if self._found is None:
-            self._found = _engines(self._settings)
-        return discovery.facts(self._settings, self._weights, address, self._found, own_ports)
-
-    def moving(self) -> discovery.Moving:
-        return discovery.moving(self._weights)
-
-
 async def _stop_engines(home: Home) -> int:
     supervisor = Supervisor(context(home, None), lambda: None)
     await supervisor.recover()
@@ -218,12 +143,6 @@ async def _unreachable(settings: Settings) -> str | None:
     return None
 
 
-def _refused(home: Home) -> str | None:
-    """What the running agent was told last, if it was refused: only a greeting would find that out again."""
-    link = _read_json(home.status)
-    return link.get("problem") if link.get("state") == "refused" and _agent_pid(home) is not None else None
-
-
 def _settings(home: Home) -> Settings | None:
     match read(home.settings):
         case Settings() as settings:
@@ -232,26 +151,6 @@ def _settings(home: Home) -> Settings | None:
             for p in problems:
                 print(f"llmgw-agent: {p.sentence}{f' ({p.command})' if p.command else ''}", file=sys.stderr)
             return None
-
-
-def _agent_pid(home: Home) -> int | None:
-    """Of the agent that holds the home's lock."""
-    try:
-        with only_agent(home):
-            return None
-    except HomeTaken:
-        try:
-            return int((home.path / "lock").read_text())
-        except (OSError, ValueError):
-            return None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found: Any = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _log_to(home: Home, *, verbose: bool) -> None:

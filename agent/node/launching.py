@@ -50,7 +50,7 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
         found = await asyncio.to_thread(gguf_file.problem, weights)
         if found is not None:
             raise CannotStart(found.sentence)
-    executable = ctx.engine_path(spec.profile.engine)
+    executable = await asyncio.to_thread(ctx.engine_path, spec.profile.engine)
     if executable is None:
         raise CannotStart(f"{engine.name} is not installed on this node")
     scratch = scratch_of(ctx, spec.shard_id)
@@ -110,8 +110,17 @@ def save(ctx: Context, record: ShardFile) -> None:
         raise CannotStart(f"the shard's record could not be written to {ctx.home.shards}: {e}") from None
 
 
-def new_launch() -> str:
-    return secrets.token_hex(6)
+def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str) -> ShardFile:
+    """The record of a start that is about to happen."""
+    return ShardFile(
+        spec=spec,
+        store_id=store_id,
+        fingerprint=spec.fingerprint,
+        launch=secrets.token_hex(6),
+        host=host,
+        log=str(log_of(ctx, spec.shard_id)),
+        since=ctx.clock.wall(),
+    )
 
 
 def scratch_of(ctx: Context, shard_id: str) -> Path:

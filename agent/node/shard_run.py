@@ -13,14 +13,15 @@ from typing import Any
 
 from agent.core.converge import Held
 from agent.core.last_words import Exit, sentence
-from agent.core.readiness import Verdict, verdict
+from agent.core.readiness import Verdict
 from agent.node import launching, logs, shardfile
+from agent.node.asking import ask
 from agent.node.context import Context
-from agent.node.ending import end, remains
+from agent.node.ending import end
 from agent.node.host import Identity, Process
 from agent.node.launching import CannotStart
 from agent.node.shardfile import Ended, ShardFile
-from agent.wire.shard import ShardObserved, ShardSpec, ShardState
+from agent.wire.shard import ShardObserved, ShardState
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -180,7 +181,7 @@ class ShardRun:
         server = processes[-1].identity
         try:
             while True:
-                poll = poll or asyncio.create_task(self._probe(server))
+                poll = poll or asyncio.create_task(ask(self._ctx, self.record, self.state is ShardState.READY))
                 await asyncio.wait({*deaths, stopping, poll}, return_when=asyncio.FIRST_COMPLETED)
                 if self._stop.is_set():
                     await self._end_all()
@@ -204,31 +205,6 @@ class ShardRun:
             for task in (*deaths, stopping, poll):
                 if task is not None:
                     task.cancel()
-
-    async def _probe(self, server: Identity) -> Verdict:
-        spec, host = self.record.spec, self.record.host
-        engine = self._ctx.engines.get(spec.profile.engine)
-        if engine is None or not engine.serves_http(spec.rank):
-            return Verdict.READY  # staying alive is all that a rank without HTTP can show
-        if self.state is ShardState.READY:
-            # An engine that is busy may be slow to answer; only a closed port says that it serves no more.
-            closed = await self._ctx.host.connects(host, spec.port) is False
-            return Verdict.STARTING if closed else Verdict.READY
-        probes = engine.probes(spec)
-        alive = await self._ctx.host.get(host, spec.port, probes.alive, spec.key)
-        if alive is None:
-            return Verdict.STARTING
-        ready = await self._ctx.host.get(host, spec.port, probes.ready, spec.key)
-        found = verdict(alive, ready, spec.model)
-        if found in (Verdict.READY, Verdict.FOREIGN):
-            mine = remains(self._ctx.host, self._ctx.home.id, spec.shard_id, self.record.launch, (server,))
-            if self._ctx.host.listens(spec.port, mine) is False:
-                return Verdict.FOREIGN
-            if found is Verdict.FOREIGN:
-                return Verdict.LOADING  # it is ours, and lists another name: it may still be on its way
-            if spec.devices and await asyncio.to_thread(self._ctx.host.holds_cards, spec.devices, mine) is False:
-                return Verdict.OFF_CARD
-        return found
 
     def _judge(self, found: Verdict) -> None:
         if self.state is ShardState.READY:
@@ -320,16 +296,3 @@ class ShardRun:
         level = logging.WARNING if state is ShardState.FAILED else logging.INFO
         _log.log(level, "shard %s %s: %s", self.record.spec.shard_id, state.value, reason)
         self._set(state, reason)
-
-
-def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str) -> ShardFile:
-    """The record of a start that is about to happen."""
-    return ShardFile(
-        spec=spec,
-        store_id=store_id,
-        fingerprint=spec.fingerprint,
-        launch=launching.new_launch(),
-        host=host,
-        log=str(launching.log_of(ctx, spec.shard_id)),
-        since=ctx.clock.wall(),
-    )

@@ -13,7 +13,8 @@ from agent.node import logs, shardfile
 from agent.node.context import Context
 from agent.node.ending import end
 from agent.node.host import Marked, Process
-from agent.node.shard_run import ShardRun, new_record
+from agent.node.launching import new_record
+from agent.node.shard_run import ShardRun
 from agent.node.shardfile import Ended, ShardFile
 from agent.wire.messages import Desired
 from agent.wire.shard import ShardObserved, ShardState
