@@ -21,6 +21,8 @@ import httpx
 import openai
 import pytest
 
+from llmgw.up.supervisor import end_leftovers
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -75,6 +77,16 @@ class Cluster:
         assert self.process is not None
         self.process.send_signal(sign)
         return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """End it whatever happened: in order where it can be, by the supervisor's own broom where not."""
+        if self.process is not None and self.process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        end_leftovers(self.home, lambda sentence: None)
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -182,9 +194,8 @@ def cluster() -> Iterator[Cluster]:
     """One cluster for all tests that leave it as they found it."""
     with tempfile.TemporaryDirectory(prefix="llmgw-e2e-") as folder:
         one = Cluster(Path(folder))
-        one.start()
         try:
+            one.start()
             yield one
         finally:
-            if one.process is not None and one.process.poll() is None:
-                one.stop()
+            one.close()

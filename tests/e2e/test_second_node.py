@@ -55,8 +55,8 @@ def test_a_second_node_joins_with_a_code_and_serves(
     cluster = Cluster(tmp_path / "control", prefix=here, environment={"HOST": CONTROL})
     agent_home = tmp_path / "node"
     agent = None
-    cluster.start()
     try:
+        cluster.start()
         code = cluster.command("node", "join-code", "second")["code"]
         joined = subprocess.run(
             [*there, sys.executable, "-m", "agent.node.main", "join", code, "--home", str(agent_home)],
@@ -126,4 +126,4 @@ def test_a_second_node_joins_with_a_code_and_serves(
                 timeout=60,
                 check=False,
             )
-        cluster.stop()
+        cluster.close()

@@ -136,8 +136,8 @@ def test_the_engine_killed_in_mid_stream_is_told_booked_and_back(cluster: Cluste
 
 def test_stopped_and_started_everything_is_still_there(tmp_path: Path) -> None:
     one = Cluster(tmp_path)
-    one.start()
     try:
+        one.start()
         first = one.chat("count to 5")
         assert first.status_code == 200
         one.command("org", "create", "acme")
@@ -162,5 +162,4 @@ def test_stopped_and_started_everything_is_still_there(tmp_path: Path) -> None:
         assert "ending what an earlier run left" in one.text
         assert one.engine_pid() == engine, "the engine was adopted, not started again"
     finally:
-        if one.process is not None and one.process.poll() is None:
-            one.stop()
+        one.close()
