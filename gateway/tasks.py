@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import redis
 from celery import shared_task
+from celery.signals import worker_ready
 from django.conf import settings
 
 from gateway.control import gauges, publishing
 from gateway.control.ingesting import ingest as ship
+from llmgw import metrics
 
 log = logging.getLogger(__name__)
+
+
+@worker_ready.connect
+def _push_figures(**_: Any) -> None:
+    metrics.push_from_thread("worker", settings.MACHINE.redis_url)
 
 
 @shared_task(name="gateway.publish")

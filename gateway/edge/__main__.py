@@ -33,6 +33,7 @@ class Server(uvicorn.Server):
         yield
 
     def _stop(self) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what is cut off at the end is no error of ours
         self.should_exit = True
 
 

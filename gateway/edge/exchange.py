@@ -58,16 +58,16 @@ class Exchange:
         except ClientLeft:
             outcome, status, code = "client_left", CLIENT_LEFT, "client_left"
         except asyncio.CancelledError:
-            if not self.client.left:  # the process is stopping
-                self._settle("timed_out", 503, "gateway_stopping")
-                if self.client.opened:
-                    await self.client.close(_STOPPING.event())
-                raise
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            status = 200 if self.client.opened else CLIENT_LEFT
-            outcome, code = "client_left", "client_left"
+            if self.client.left:
+                status = 200 if self.client.opened else CLIENT_LEFT
+                outcome, code = "client_left", "client_left"
+            else:  # the process is stopping
+                status = 200 if self.client.opened else 503
+                outcome, code = "timed_out", "gateway_stopping"
+                await self._refuse(_STOPPING)
         except Exception:
             self._settle("refused", 500, "internal_error")
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import os
@@ -14,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import redis
 
@@ -102,12 +102,21 @@ class EdgeProcess:
             assert self.process is not None
             assert self.process.poll() is None, self.words()
             try:
-                if httpx.get(self.url + path, timeout=2).status_code == 200:
+                if self.get(path)[0] == 200:
                     return
-            except httpx.HTTPError:
+            except OSError:
                 pass
             assert time.monotonic() < deadline, self.words()
             time.sleep(0.02)
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
 
     def words(self) -> str:
         return (self.home / "edge.log").read_text()[-4000:]
@@ -128,14 +137,16 @@ class EdgeProcess:
         """Each part under a new version; returns when the edge answers from them."""
         versions = {}
         with self.client() as client:
+            pipe = client.pipeline()
             for name, part in parts.items():
                 version = versions[name] = next(_versions)
-                client.set(snapshot.PREFIX + name, snapshot.encode(replace(part, version=version)))
-                client.hset(snapshot.VERSIONS, name, str(version))
-                client.publish(snapshot.CHANNEL, name)
+                pipe.set(snapshot.PREFIX + name, snapshot.encode(replace(part, version=version)))
+                pipe.hset(snapshot.VERSIONS, name, str(version))
+            pipe.publish(snapshot.CHANNEL, next(iter(parts)))
+            pipe.execute()
         deadline = time.monotonic() + 5
         while wait:
-            shown = httpx.get(f"{self.url}/ready", timeout=2).json()["versions"]
+            shown = json.loads(self.get("/ready")[1])["versions"]
             if all(shown[name] == version for name, version in versions.items()):
                 break
             assert time.monotonic() < deadline, shown

@@ -100,32 +100,37 @@ def test_use_by_day(tmp_path: Path) -> None:
     assert [r["request_id"] for r in selectors.recent(limit=2)] == ["req_0", "req_1"]
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_an_edge_killed_in_mid_stream(own_edge: EdgeProcess) -> None:
+@pytest.mark.django_db
+def test_an_edge_killed_in_mid_stream(own_edge: EdgeProcess) -> None:
+    own_edge.start()
+    request_id = asyncio.run(_killed_in_mid_stream(own_edge))
+    spool = own_edge.home / "spool"
+    assert ingest(spool) == 1
+    row = Usage.objects.get(request_id=request_id)
+    assert (row.outcome, row.estimated, row.model, row.key, row.project) == ("unknown", True, "orchid-8b", "k1", "p1")
+    own_edge.start()
+    assert ingest(spool) == 0
+    assert Usage.objects.count() == 1
+    own_edge.wait_for("/ready")  # from its disk and Redis, at once
+
+
+async def _killed_in_mid_stream(edge: EdgeProcess) -> str:
     async def script(call: Call) -> None:
         await call.raw(HEAD)
         await call.piece(delta("a"))
         await asyncio.sleep(10)
 
-    own_edge.start()
     async with engine(script) as up:
-        own_edge.serve(endpoint(up.port))
-        http = httpx.AsyncClient(base_url=own_edge.url, headers=AUTH)
+        edge.serve(endpoint(up.port))
+        http = httpx.AsyncClient(base_url=edge.url, headers=AUTH)
         async with http, http.stream("POST", CHAT, json=chat(stream=True)) as found:
             pieces = found.aiter_raw()
             await anext(pieces)
-            own_edge.kill()
+            edge.kill()
             with pytest.raises(httpx.RemoteProtocolError):
                 await anext(pieces)
         await asyncio.wait_for(up.calls[0].gone.wait(), 2)
-    spool = own_edge.home / "spool"
-    assert await asyncio.to_thread(ingest, spool) == 1
-    row = await Usage.objects.aget(request_id=found.headers["x-request-id"])
-    assert (row.outcome, row.estimated, row.model, row.key, row.project) == ("unknown", True, "orchid-8b", "k1", "p1")
-    own_edge.start()
-    assert await asyncio.to_thread(ingest, spool) == 0
-    assert await Usage.objects.acount() == 1
-    own_edge.wait_for("/ready")  # from its disk and Redis, at once
+    return str(found.headers["x-request-id"])
 
 
 async def test_a_full_disk_refuses_and_recovers(own_edge: EdgeProcess) -> None:
