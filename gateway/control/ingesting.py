@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.db import transaction
+from django.db import DataError, transaction
 from django.db.models import Q
 
 from gateway.control.journal import Journal, journals, only_shipper
@@ -15,6 +16,7 @@ from gateway.models import Usage
 from llmgw import metrics
 from tenancy.models import Key
 
+log = logging.getLogger(__name__)
 _BATCH = 500
 
 
@@ -35,9 +37,7 @@ def _ship(journal: Journal) -> int:
         batch = journal.read()
         rows = [_row(i, s) for i, s in batch.settled] + [_unknown(i) for i in batch.abandoned]
         if rows:
-            with transaction.atomic():
-                Usage.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
-                _touch_keys(rows)
+            _insert(rows)
         journal.commit()
         shipped += len(rows)
         more = batch.more
@@ -45,11 +45,25 @@ def _ship(journal: Journal) -> int:
     return shipped
 
 
+def _insert(rows: list[Usage]) -> None:
+    """Once each. A row that the store does not take must not hold up all that come after it."""
+    try:
+        with transaction.atomic():
+            Usage.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
+            _touch_keys(rows)
+    except (DataError, ValueError, OverflowError):
+        if len(rows) == 1:
+            log.exception("the usage row of %s does not fit the store and is lost", rows[0].request_id)
+            return
+        for row in rows:
+            _insert([row])
+
+
 def _row(intent: Intent, settlement: Settlement) -> Usage:
     row = _begun(intent)
     row.outcome = settlement.outcome
     row.status = settlement.status
-    row.code = settlement.code[:60]
+    row.code = _text(settlement.code, 60)
     row.replica, row.node = settlement.replica[:20], settlement.node[:120]
     row.route, row.attempts = settlement.route[:300], settlement.attempts
     row.prompt_tokens, row.completion_tokens = settlement.prompt_tokens, settlement.completion_tokens
@@ -70,8 +84,8 @@ def _begun(intent: Intent) -> Usage:
         request_id=intent.id,
         at=datetime.fromtimestamp(intent.at, UTC),
         endpoint=intent.endpoint,
-        model=intent.model[:120],
-        asked=intent.asked[:120],
+        model=_text(intent.model, 120),
+        asked=_text(intent.asked, 120),
         stream=intent.stream,
         organisation=intent.organisation,
         team=intent.team,
@@ -80,6 +94,11 @@ def _begun(intent: Intent) -> Usage:
         person=intent.person,
         edge=intent.edge[:60],
     )
+
+
+def _text(value: str, most: int) -> str:
+    """What a client or an engine wrote, as a store takes it: no NUL, no half characters."""
+    return value.replace("\0", "").encode(errors="replace").decode()[:most]
 
 
 def _touch_keys(rows: Iterable[Usage]) -> None:

@@ -109,4 +109,6 @@ def _end_of_object(body: bytes, start: int) -> int:
 
 
 def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
+    """A figure that no request can have is not known."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return int(value) if plain and 0 <= value < 2**31 else None

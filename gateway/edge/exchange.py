@@ -79,7 +79,7 @@ class Exchange:
     async def _answer(self) -> None:
         edge, client = self.edge, self.client
         own = client.header(b"x-client-request-id")
-        if own and len(own) <= 128 and own.isascii():
+        if own and len(own) <= 128 and own.isascii() and own.decode().isprintable():
             self.headers.append((b"x-client-request-id", own))
         if client.scope["method"] != "POST":
             raise errors.WrongMethod(f"{client.scope['path']} takes POST, not {client.scope['method']}", "POST")

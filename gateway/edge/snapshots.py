@@ -74,9 +74,9 @@ class Snapshots:
             try:
                 await self.refresh()
                 said = False
-            except (RedisError, OSError) as e:
+            except (RedisError, OSError, ValueError) as e:
                 if not said:
-                    log.warning("Redis cannot be reached (%s): the last good snapshot stays in force", type(e).__name__)
+                    log.warning("Redis cannot be read (%s): the last good snapshot stays in force", type(e).__name__)
                 said = True
             await asyncio.sleep(POLL_S)
 
@@ -88,7 +88,7 @@ class Snapshots:
                     while True:
                         if await channel.get_message(timeout=None) is not None:
                             await self.refresh()
-            except (RedisError, OSError):
+            except (RedisError, OSError, ValueError):
                 await asyncio.sleep(POLL_S)
 
     def _version(self, name: str) -> int:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -77,6 +78,21 @@ def test_a_dead_edge_leaves_rows_marked_estimated_once(tmp_path: Path) -> None:
     assert ingest(tmp_path) == 0
     rows = {u.request_id: (u.outcome, u.estimated) for u in Usage.objects.all()}
     assert rows == {"req_1": ("ok", False), "req_2": ("unknown", True)}
+    assert not journals(tmp_path)
+
+
+@pytest.mark.django_db
+def test_a_row_that_does_not_fit_holds_up_no_other(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "edge-1")
+    for n, asked in enumerate(("plain", "with a \0 in it", "x" * 500)):
+        spool.intend(replace(intent(f"req_{n}", project="p"), asked=asked))
+        spool.settle(settled(f"req_{n}"))
+    spool.intend(intent("req_odd", project="p" * 60))
+    spool.settle(replace(settled("req_odd"), completion_tokens=2**70))
+    spool.close()
+    ingest(tmp_path)
+    kept = {u.request_id: u.asked for u in Usage.objects.filter(request_id__in=["req_0", "req_1", "req_2"])}
+    assert kept == {"req_0": "plain", "req_1": "with a  in it", "req_2": "x" * 120}
     assert not journals(tmp_path)
 
 
