@@ -20,6 +20,8 @@ from llmgw import machine
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
 django = get_asgi_application()
 
+from django.urls import resolve  # noqa: E402
+
 from llmgw.portal import live  # noqa: E402 - it imports models, which Django has loaded by now
 
 GRACE_S = 2
@@ -53,6 +55,7 @@ def listener(environ: os._Environ[str] | dict[str, str], path: Path) -> socket.s
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
+    resolve("/")  # loads every page now: what is broken is told at the start, and the first visitor does not wait
     sock = listener(os.environ, machine.require().web_socket)
     config = uvicorn.Config(
         django,

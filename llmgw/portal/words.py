@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 STATES: dict[str, str | Promise] = {
     "ready": _("ready"),
@@ -34,3 +35,26 @@ STATES: dict[str, str | Promise] = {
     "unsettled": _("undecided engines"),
     "unknown": _("unknown"),
 }
+
+SAID_BY_ALLAUTH = (
+    # Its Turkish has another word for a password than Django's and ours: our catalogue goes before it.
+    gettext_noop("Forgot your password?"),
+    gettext_noop("The email address and/or password you specified are not correct."),
+    gettext_noop("Please type your current password."),
+    gettext_noop("Incorrect password."),
+    gettext_noop("You must type the same password each time."),
+    gettext_noop("Current Password"),
+    gettext_noop("New Password"),
+    gettext_noop("New Password (again)"),
+    gettext_noop("Password Reset"),
+    gettext_noop("Change Password"),
+    gettext_noop("Password successfully changed."),
+    gettext_noop(
+        "Forgotten your password? Enter your email address below, and we'll send you an email allowing you to reset it."
+    ),
+    gettext_noop("Reset My Password"),
+    gettext_noop("Please contact us if you have any trouble resetting your password."),
+    gettext_noop("Your password is now changed."),
+    gettext_noop("Enter your password:"),
+    gettext_noop("Use your password"),
+)

@@ -151,7 +151,10 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
 
 
 if __name__ == "__main__":
+    import json
+
     import django
 
     django.setup()
-    fill()
+    found = fill()
+    print(json.dumps({"person": found.admin.public_id, "project": found.project.public_id}))

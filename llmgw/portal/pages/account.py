@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.core.validators import MaxValueValidator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -39,7 +40,7 @@ class NewKey(forms.Form):
         days = self.fields["days"]
         assert isinstance(days, forms.IntegerField)
         if most is not None:
-            days.max_value = most
+            days.validators.append(MaxValueValidator(most))
             days.widget.attrs["max"] = str(most)
             days.help_text = _("At most %(days)d; empty means as long as that.") % {"days": most}
         else:

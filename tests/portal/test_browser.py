@@ -1,0 +1,244 @@
+"""What a person sees in a real browser, through the edge: chat, live pages, keyboard, contrast, hostile strings."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.portal import house as houses
+from tests.portal.house import House
+from tests.portal.payloads import PAYLOADS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+Open = Callable[..., Page]
+
+PLAN = """# A plan
+
+Here is **bold**, *italic*, `code` and a [link](https://example.com).
+
+1. First
+2. Second
+   - nested
+
+| Name | Tokens |
+|------|-------:|
+| tiny | 1024 |
+
+```python
+def add(a, b):
+    return a + b
+```
+
+> quoted
+
+<b>not bold</b>
+"""
+
+
+def _chat(open_page: Open, **options: object) -> Page:
+    page = open_page("/chat", **options)
+    page.wait_for_selector("#model:not([disabled])")
+    return page
+
+
+def _ask(page: Page, text: str) -> None:
+    page.fill("#text", text)
+    page.keyboard.press("Enter")
+
+
+def _answered(page: Page) -> None:
+    page.wait_for_selector("#stop", state="hidden")
+
+
+def test_chat_streams_and_draws_markdown(open_page: Open, house: House) -> None:
+    houses.ANSWERS["plan"] = PLAN
+    page = _chat(open_page)
+    _ask(page, "plan")
+    answer = page.locator(".turn.theirs .md")
+    expect(answer.locator("blockquote")).to_have_text("quoted")
+    _answered(page)
+    assert answer.locator("strong").inner_text() == "bold"
+    assert answer.locator("ol > li").count() == 2
+    assert answer.locator("ol ul li").inner_text() == "nested"
+    assert answer.locator("td").all_inner_texts() == ["tiny", "1024"]
+    assert answer.locator("pre code").inner_text() == "def add(a, b):\n    return a + b"
+    assert answer.locator("a").get_attribute("rel") == "noopener noreferrer nofollow"
+    assert "<b>not bold</b>" in answer.inner_text()
+    assert "tokens" in page.locator(".turn.theirs .meta").inner_text()
+    assert "A plan" in page.locator("#said").inner_text(), "a screen reader hears the answer"
+
+
+def test_esc_stops_and_frees_the_engine(open_page: Open, house: House) -> None:
+    page = _chat(open_page)
+    before = house.engine.left
+    _ask(page, "count")
+    expect(page.locator(".turn.theirs .body")).to_contain_text("3 ")
+    page.keyboard.press("Escape")
+    _answered(page)
+    expect(page.locator(".turn.theirs .meta")).to_contain_text("stopped")
+    deadline = time.monotonic() + 3
+    while house.engine.left == before:
+        assert time.monotonic() < deadline, "the engine goes on for nobody"
+        time.sleep(0.02)
+
+
+def test_regenerate_edit_new_and_reload(open_page: Open, house: House) -> None:
+    houses.ANSWERS.update({"first": "one", "second": "two"})
+    page = _chat(open_page)
+    page.locator(".options summary").click()
+    page.fill("#system", "be short")
+    page.fill("#temperature", "0.5")
+    page.keyboard.press("Tab")
+    _ask(page, "first")
+    _answered(page)
+    page.get_by_role("button", name="Answer again").click()
+    _answered(page)
+    asked = house.engine.asked[-1]
+    assert asked["temperature"] == 0.5
+    assert asked["messages"] == [{"role": "system", "content": "be short"}, {"role": "user", "content": "first"}]
+    page.reload()
+    expect(page.locator(".turn.theirs .body")).to_have_text("one")
+    page.get_by_role("button", name="Edit").click()
+    _ask(page, "second")
+    _answered(page)
+    assert page.locator(".turn .body").all_inner_texts() == ["second", "two"]
+    page.locator("#fresh").click()
+    assert page.locator(".turn").count() == 0
+
+
+def test_shift_enter_is_a_new_line(open_page: Open) -> None:
+    page = _chat(open_page)
+    page.fill("#text", "a")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("b")
+    assert page.input_value("#text") == "a\nb"
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_model_that_attacks_is_shown_as_text(open_page: Open, house: House, payload: str) -> None:
+    houses.ANSWERS["attack"] = (
+        f"{payload}\n\n- {payload}\n\n| {payload.replace('|', '')} |\n|---|\n| x |\n\n```\n{payload}\n```"
+    )
+    page = _chat(open_page)
+    _ask(page, "attack")
+    _answered(page)
+    answer = page.locator(".turn.theirs .md")
+    assert answer.locator("img, svg:not(.icon), script, iframe, object").count() == 0
+    assert answer.locator("a[href^='javascript']").count() == 0
+    assert answer.locator("pre code").inner_text() == payload
+    page.wait_for_timeout(50)
+
+
+def test_a_refusal_is_told_in_words(open_page: Open, house: House) -> None:
+    page = open_page("/chat", expected="status of 404")
+    page.wait_for_selector("#model:not([disabled])")
+    page.evaluate("document.querySelector('#model').add(new Option('gone', 'gone'))")
+    page.select_option("#model", "gone")
+    with page.expect_response("**/v1/chat/completions") as found:
+        _ask(page, "hello")
+    assert found.value.status == 404
+    expect(page.locator(".trouble strong")).to_have_text("There is no such model.")
+
+
+def test_the_cluster_page_is_live(open_page: Open, house: House) -> None:
+    page = open_page("/admin/")
+    expect(page.locator("#live-sign")).to_have_text("live")
+    expect(page.locator("#part-figures")).to_contain_text("Requests now")
+    first = page.locator("#part-figures dd").first
+    expect(first).to_have_text("0")
+    other = _chat(open_page)
+    _ask(other, "count")
+    expect(first).to_have_text("1", timeout=8000)
+    other.keyboard.press("Escape")
+    _answered(other)
+    expect(first).to_have_text("0", timeout=8000)
+
+
+def test_ctrl_k_finds_a_model_and_a_page_with_a_turkish_name(open_page: Open) -> None:
+    page = open_page("/", language="tr")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("istekler")
+    expect(page.locator("[role=option]").first).to_contain_text("İstekler")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("qwen")
+    expect(page.locator("[role=option]").first).to_contain_text("qwen2.5-72b")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/admin/models/qwen2.5-72b")
+
+
+def test_theme_and_language_switch(open_page: Open) -> None:
+    page = open_page("/")
+    page.get_by_role("button", name="Dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.wait_for_timeout(300)
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.get_by_role("button", name="Türkçe").click()
+    expect(page.locator("html")).to_have_attribute("lang", "tr")
+    expect(page.locator("h1")).to_have_text("Ana sayfa")
+
+
+def test_a_key_is_made_once_and_revoked_after_asking(open_page: Open) -> None:
+    page = open_page("/account")
+    page.fill("[name=name]", "<img src=x onerror=alert(1)>")
+    page.get_by_role("button", name="Make a key").click()
+    secret = page.locator("#made-key").inner_text()
+    assert re.fullmatch(r"llmgw_[\w-]{43}", secret)
+    page.goto(page.url)
+    assert secret not in page.content()
+    row = page.locator("tr", has_text="onerror")
+    row.get_by_role("button", name="Revoke").click()
+    page.locator("dialog").get_by_role("button", name="Cancel").click()
+    row.get_by_role("button", name="Revoke").click()
+    page.locator("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.locator(".note.success")).to_contain_text("is revoked")
+
+
+def test_the_keyboard_reaches_the_content(open_page: Open) -> None:
+    page = open_page("/admin/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa"]}, "resultTypes": ["violations"]}
+LOOKS = [("light", 1280), ("dark", 390)]
+
+
+@pytest.mark.parametrize(
+    ("path", "stranger"),
+    [
+        ("/", True),
+        ("/accounts/login/", True),
+        ("/account", False),
+        ("/account/usage?whose=all", False),
+        ("/chat", False),
+        ("/admin/", False),
+        ("/admin/replicas/r-0000000005", False),
+        ("/admin/settings", False),
+    ],
+)
+def test_axe_finds_nothing_serious(open_page: Open, path: str, stranger: bool) -> None:
+    houses.ANSWERS["plan"] = PLAN
+    page = open_page(path, stranger=stranger)
+    if path == "/chat":
+        page.wait_for_selector("#model:not([disabled])")
+        _ask(page, "plan")
+        _answered(page)
+    found: list[str] = []
+    for scheme, width in LOOKS:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} is wider than {width}"
+        for violation in Axe().run(page, options=AXE).response["violations"]:
+            if violation["impact"] in ("serious", "critical"):
+                targets = [n["target"] for n in violation["nodes"]][:3]
+                found.append(f"{scheme} {width}: {violation['id']} {json.dumps(targets)}")
+    assert found == []
