@@ -16,11 +16,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from agent.wire import codec
-from agent.wire.messages import Desired, Question, Refused, Welcome
+from agent.wire.messages import Answer, Desired, Question, Refused, Welcome
 from agent.wire.shard import ShardState
 from catalog.models import Model
 from fleet import models, passes, questions, selectors
-from fleet.actions import certificates
+from fleet.actions import certificates, nodes
+from llmgw.cluster import pki
 from tests.fleet.agents import Agent, papers
 from tests.fleet.links import Link
 
@@ -102,16 +103,14 @@ async def test_tls_refuses_whoever_has_no_certificate_of_the_authority(link: Lin
         async with connect(url, ssl=bare, open_timeout=5) as socket:
             await socket.recv()
     server_only = ssl.create_default_context(cafile=tmp_path / "ca.pem")
-    pki = settings.MACHINE.pki_dir
-    server_only.load_cert_chain(pki / "server.pem", pki / "server-key.pem")
+    folder = settings.MACHINE.pki_dir
+    server_only.load_cert_chain(folder / "server.pem", folder / "server-key.pem")
     with pytest.raises((ssl.SSLError, OSError, ConnectionClosed, InvalidHandshake)):
         async with connect(url, ssl=server_only, open_timeout=5) as socket:
             await socket.recv()
 
 
 async def test_tls_refuses_a_foreign_authority(link: Link, tmp_path: Path) -> None:
-    from llmgw.cluster import pki
-
     await sync_to_async(papers)("n1", tmp_path)
     foreign = pki.ensure_authority(tmp_path / "foreign")
     key = pki.new_key()
@@ -181,11 +180,7 @@ async def test_two_agents_with_one_id(link: Link, tmp_path: Path) -> None:
             await again.join()
             assert (await first.expect(Refused)).code == "replaced"
             await again.beat()
-            assert node_connected()
-
-
-def node_connected() -> bool:
-    return True
+            await until(lambda: node().connected)
 
 
 async def test_a_message_over_the_cap_ends_the_connection(link: Link, tmp_path: Path) -> None:
@@ -206,8 +201,6 @@ async def test_a_question_is_answered_through_the_link(link: Link, tmp_path: Pat
         asked = asyncio.ensure_future(sync_to_async(questions.ask)("n1", "log", {"lines": 5}))
         question = await agent.expect(Question)
         assert question.args == {"lines": 5}
-        from agent.wire.messages import Answer
-
         await agent.say(Answer(question.id, True, {"lines": ["one"]}))
         assert (await asked).body == {"lines": ["one"]}
 
@@ -225,7 +218,7 @@ async def test_a_link_that_ends_and_comes_back_adopts_what_runs(link: Link, tmp_
         await until(lambda: bool(selectors.endpoints()))
         getattr(link, how)()
     assert len(await sync_to_async(selectors.endpoints)()) == 1  # engines go on serving
-    assert not await sync_to_async(passes.run)().nodes if False else True
+    assert (await sync_to_async(passes.run)()).steps == 0
     await sync_to_async(link.start)()
     async with Agent(cert, link.port) as back:
         back.shards = agent.shards
@@ -243,3 +236,36 @@ async def test_the_link_stops_within_five_seconds(link: Link, tmp_path: Path) ->
         await agent.join()
         assert await sync_to_async(link.stop)() < 6
     assert not (await models.Node.objects.aget(node_id="n1")).connected
+
+
+async def test_an_unknown_message_is_skipped_and_a_removed_node_is_refused(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        await agent.socket.send(b'{"v": 1, "t": "from-the-future", "b": {}}')
+        await agent.beat()
+        await sync_to_async(nodes.remove)(node_id="n1", actor="test")
+        assert (await agent.expect(Refused)).code in ("certificate_revoked", "unknown_node")
+    async with Agent(cert, link.port) as agent:
+        refused = await agent.hello()
+        assert isinstance(refused, Refused)
+        assert "the node was removed" in refused.sentence
+    assert not await models.Node.objects.aexists()
+
+
+async def test_who_says_nothing_is_not_kept(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        refused = await agent.expect(Refused, timeout_s=8)
+        assert refused.code == "no_hello"
+        assert "within 5 seconds" in refused.sentence
+
+
+async def test_figures_are_written_without_news(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        for _ in range(3):
+            await agent.beat()
+        await until(lambda: node().load_1m == 0.5)
+        assert (await sync_to_async(selectors.node)("n1"))["memory_free_bytes"] == 20 * 1024**3

