@@ -94,11 +94,15 @@ class Machine:
         return self.redis or f"unix://{self.run_dir / 'redis.sock'}"
 
     @property
+    def local_host(self) -> str:
+        """Where this machine reaches its own listeners."""
+        return "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - a comparison
+
+    @property
     def portal_url(self) -> str:
         if self.public_url:
             return self.public_url
-        shown = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - a comparison
-        return f"http://{shown}:{self.port}"
+        return f"http://{self.local_host}:{self.port}"
 
 
 _VARIABLES = {

@@ -117,13 +117,6 @@ def _database(store: str) -> dict[str, object]:
 DATABASES = {"default": _database(MACHINE.store)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": MACHINE.redis_url}}
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [MACHINE.redis_url], "prefix": "llmgw:link"},
-    }
-}
-
 AUTH_USER_MODEL = "tenancy.Person"
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
