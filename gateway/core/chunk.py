@@ -102,6 +102,8 @@ def tail_error(rest: bytes) -> EngineError | None:
 
 def mend_endings(data: bytes) -> bytes:
     """Endings outside OpenAI's set become `stop`; raises `BadEnding` for one that means failure."""
+    if GOOD_ENDINGS.issuperset(FINISH.findall(data)):
+        return data
     return FINISH.sub(_mended, data)
 
 

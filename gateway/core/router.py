@@ -64,7 +64,9 @@ SCORERS: tuple[Callable[[Load, Ask], float], ...] = (least_load,)
 
 def choose(loads: Sequence[L], ask: Ask) -> tuple[L, Reason] | Reason:
     """The replica and why, or why there is none."""
-    left = [x for x in loads if all(keep(x, ask) for keep in MUST)]
+    left = list(loads)
+    for keep in MUST:
+        left = [x for x in left if keep(x, ask)]
     if not left:
         return _DRAINING if loads else _NONE
     known = len(left)
@@ -76,7 +78,9 @@ def choose(loads: Sequence[L], ask: Ask) -> tuple[L, Reason] | Reason:
     first = ask.turn % len(left)
     for at in range(first, first + len(left)):
         load = left[at % len(left)]
-        score = sum([scorer(load, ask) for scorer in SCORERS])
+        score = 0.0
+        for scorer in SCORERS:
+            score += scorer(load, ask)
         if score > top:
             best, top = load, score
     return best, _least(len(left), known)

@@ -92,7 +92,32 @@ def _texts(value: Any) -> int:
     return 0
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Counts(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+_counts = msgspec.json.Decoder(_Counts)
+
+
 def _decode(data: bytes) -> Usage | None:
+    """The usual shape at once; anything else field by field."""
+    try:
+        found = _counts.decode(data)
+    except (msgspec.MsgspecError, ValueError):
+        return _odd(data)
+    prompt, completion, details = found.prompt_tokens, found.completion_tokens, found.prompt_tokens_details
+    if prompt is None and completion is None:
+        return None
+    return Usage(_count(prompt), _count(completion), _count(details.cached_tokens) if details is not None else None)
+
+
+def _odd(data: bytes) -> Usage | None:
     try:
         return of(msgspec.json.decode(data))
     except (msgspec.MsgspecError, ValueError):

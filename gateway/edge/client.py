@@ -77,11 +77,19 @@ class Client:
 
     async def piece(self) -> tuple[bytes, bool]:
         """The next part of the body and whether there is more; raises `TooSlow`, `ClientLeft`."""
+        task = asyncio.current_task()
+        assert task is not None
+        late: list[bool] = []
+        timer = asyncio.get_running_loop().call_later(BODY_TIMEOUT_S, _interrupt, task, late)  # a third of a timeout()
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                message = await self._receive()
-        except TimeoutError:
+            message = await self._receive()
+        except asyncio.CancelledError:
+            if not late:
+                raise
+            task.uncancel()
             raise TooSlow(f"no more of the request's body came within {BODY_TIMEOUT_S:.0f} seconds") from None
+        finally:
+            timer.cancel()
         if message["type"] == "http.disconnect":
             raise ClientLeft
         more = bool(message.get("more_body", False))
@@ -167,6 +175,11 @@ def watched(client: Client) -> Any:
         yield
     finally:
         client.unwatch()
+
+
+def _interrupt(task: asyncio.Task[Any], late: list[bool]) -> None:
+    late.append(True)
+    task.cancel()
 
 
 def _too_large(most: int) -> TooLarge:

@@ -13,7 +13,7 @@ from gateway.core import request as requests
 from gateway.core.record import Intent, Settlement
 from gateway.core.snapshot import ModelEntry
 from gateway.edge import relay
-from gateway.edge.client import Client, ClientLeft, Headers, watched
+from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
 from gateway.edge.upstream import UpstreamError
@@ -99,9 +99,10 @@ class Exchange:
         self.intended = True
         edge.live.began(entry.name)
         try:
-            with watched(client):
-                await self._dispatch(entry.name, body)
+            client.watch()
+            await self._dispatch(entry.name, body)
         finally:
+            client.unwatch()
             edge.live.ended(entry.name)
 
     def _model(self, request: requests.Request) -> ModelEntry:

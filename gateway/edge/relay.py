@@ -96,31 +96,36 @@ class Waits:
     async def head(self) -> Failure | None:
         sent_by = self._exchange.loop.time() + self.policies.idle_timeout_s
         while True:
-            deadline = min(self._deadline(), sent_by) if self.connection.sending else self._deadline()
+            deadline = min(self.deadline(), sent_by) if self.connection.sending else self.deadline()
             if await self.connection.head(deadline):
                 return None
             if self.connection.sending and self._exchange.loop.time() >= sent_by:
                 return Failure(Kind.SILENT, "the engine did not take the request in time")
-            if (failure := await self._late()) is not None:
+            if (failure := await self.late()) is not None:
                 return failure
 
     async def read(self) -> bytes | Failure:
         """The next bytes of the body, b"" at its end."""
         while True:
-            data = await self.connection.read(self._deadline())
+            data = await self.connection.read(self.deadline())
             if data is not None:
-                now = self._exchange.loop.time()
-                self._silence_ends = now + self.policies.idle_timeout_s
-                if self._stream:
-                    self._keepalive_at = now + self.policies.keepalive_s
+                self.heard()
                 return data
-            if (failure := await self._late()) is not None:
+            if (failure := await self.late()) is not None:
                 return failure
 
-    def _deadline(self) -> float:
+    def heard(self) -> float:
+        """Something came: the next deadline."""
+        now = self._exchange.loop.time()
+        self._silence_ends = now + self.policies.idle_timeout_s
+        if self._stream:
+            self._keepalive_at = now + self.policies.keepalive_s
+        return self.deadline()
+
+    def deadline(self) -> float:
         return min(self._silence_ends, self._keepalive_at, self._ends_at)
 
-    async def _late(self) -> Failure | None:
+    async def late(self) -> Failure | None:
         now = self._exchange.loop.time() + 0.001
         if now >= self._ends_at:
             return Failure(Kind.SILENT, f"the answer took longer than {self.policies.generation_timeout_s:g} seconds")
@@ -163,13 +168,18 @@ class Stream:
 
     async def run(self) -> Failure | None:
         client, reader, tally, waits = self._exchange.client, self._reader, self._tally, self._waits
+        read, deadline = waits.connection.read, waits.deadline()
         try:
             while True:
-                data = await waits.read()
-                if isinstance(data, Failure):
-                    return data
+                data = await read(deadline)
+                if data is None:
+                    if (failure := await waits.late()) is not None:
+                        return failure
+                    deadline = waits.deadline()
+                    continue
                 if not data:
                     return await self._end()
+                deadline = waits.heard()
                 block = reader.feed(self._inflate(data) if self._inflate is not None else data)
                 if not block:
                     continue

@@ -119,7 +119,10 @@ class Connection(asyncio.Protocol):
         while not self.got_head:
             if self._broken is not None:
                 raise self._broken
-            if not await self._wait(deadline):
+            self._arm(deadline)
+            self._waiter = waiter = self._loop.create_future()
+            await waiter
+            if self._expired:
                 return False
         return True
 
@@ -140,7 +143,10 @@ class Connection(asyncio.Protocol):
                 return b""
             if self._broken is not None:
                 raise self._broken
-            if not await self._wait(deadline):
+            self._arm(deadline)
+            self._waiter = waiter = self._loop.create_future()
+            await waiter
+            if self._expired:
                 return None
 
     def header(self, name: bytes) -> bytes:
@@ -166,16 +172,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _wait(self, deadline: float) -> bool:
+    def _arm(self, deadline: float) -> None:
+        """One timer serves many waits: it is moved only when it comes too late."""
         self._deadline = deadline
         self._expired = False
         if self._timer is None or self._timer.when() > deadline:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(deadline, self._time_is_up)
-        self._waiter = waiter = self._loop.create_future()
-        await waiter
-        return not self._expired
 
     def _time_is_up(self) -> None:
         self._timer = None
@@ -205,6 +209,12 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._got_byte = True
+        if not self.got_head:
+            self._header_bytes += len(data)
+            if self._header_bytes > MOST_HEADER_BYTES + HIGH_BYTES:
+                self._broken = UpstreamError("the answer's headers are too long")
+                self.abort()
+                return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -244,10 +254,6 @@ class Connection(asyncio.Protocol):
     # -- the parser's side
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MOST_HEADER_BYTES or len(self.headers) >= MOST_HEADERS:
-            self._broken = UpstreamError("the answer's headers are too many or too long")
-            raise self._broken
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -255,6 +261,9 @@ class Connection(asyncio.Protocol):
         if status < 200:
             return
         self.status = status
+        if len(self.headers) > MOST_HEADERS:
+            self._broken = UpstreamError("the answer's headers are too many")
+            raise self._broken
         names = [name for name, _ in self.headers]
         self._framed = b"content-length" in names or b"transfer-encoding" in names
         self.got_head = True
