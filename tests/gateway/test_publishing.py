@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from catalog.actions import models
+from fleet.models import Node, Replica, Shard
 from gateway.control import parts, publishing
 from gateway.control.redis import client
 from gateway.core import snapshot
@@ -128,3 +130,31 @@ def test_a_commit_reaches_an_edge(project: Project, own_edge: EdgeProcess, redis
     began = time.monotonic()
     while httpx.get(f"{own_edge.url}/v1/models", headers=auth).status_code != 401:
         assert time.monotonic() - began < 2
+
+
+def test_models_and_endpoints() -> None:
+    definition = {
+        "name": "tiny",
+        "aliases": ["small"],
+        "source": "starter:tiny",
+        "context_length": 4096,
+        "scaling": {"min": 1},
+        "profiles": [{"name": "cpu", "engine": "llamacpp", "cpu_cores": 1, "parallel": 2}],
+    }
+    models.add_all(raws=[definition], actor="test", check_sources=False)
+    publishing.publish()
+    entry = read("catalog").models["tiny"]
+    assert (entry.aliases, entry.state, entry.context_length) == (("small",), "loading", 4096)
+    assert read("endpoints").endpoints == ()
+    node = Node.objects.create(node_id="n1", connected=True, last_seen=timezone.now())
+    spec = {"profile": {"name": "cpu", "engine": "llamacpp", "parallel": 2}}
+    replica = Replica.objects.create(model="tiny", profile="cpu", state=Replica.State.READY, spec=spec)
+    Shard.objects.create(replica=replica, node=node, port=18100, address="10.0.0.5", observed="ready")
+    announce("fleet")
+    assert read("catalog").models["tiny"].state == "serving"
+    (found,) = read("endpoints").endpoints
+    assert (found.replica, found.model, found.host, found.port) == (replica.public_id, "tiny", "10.0.0.5", 18100)
+    assert (found.node, found.parallel, found.draining) == ("n1", 2, False)
+    Replica.objects.update(state=Replica.State.DRAINING)
+    announce("endpoints")
+    assert read("endpoints").endpoints[0].draining
