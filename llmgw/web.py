@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 from django.core.asgi import get_asgi_application
 
-from llmgw import machine
+from llmgw import machine, metrics
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmgw.settings")
 django = get_asgi_application()
@@ -56,7 +56,9 @@ def listener(environ: os._Environ[str] | dict[str, str], path: Path) -> socket.s
 def main() -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
     resolve("/")  # loads every page now: what is broken is told at the start, and the first visitor does not wait
-    sock = listener(os.environ, machine.require().web_socket)
+    this = machine.require()
+    sock = listener(os.environ, this.web_socket)
+    metrics.push_from_thread("web", this.redis_url)
     config = uvicorn.Config(
         django,
         interface="asgi3",

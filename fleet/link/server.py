@@ -22,6 +22,7 @@ from fleet.link.protocol import PeerProtocol
 from fleet.link.rounds import Rounds
 from fleet.link.sessions import Sessions
 from fleet.selectors.world import LINK_LEASE
+from llmgw import metrics
 from llmgw.machine import Machine
 
 PATH = "/agent/link"
@@ -100,6 +101,7 @@ async def serve(machine: Machine) -> None:
         asyncio.create_task(work)
         for work in (rounds.run(), rounds.listen(machine.redis_url), _reload(tls, machine.pki_dir))
     ]
+    metrics.push_from_thread("link", machine.redis_url)
     print(f"agent link on {host}:{port}", flush=True)
     try:
         await server.serve(sockets=[listener])
