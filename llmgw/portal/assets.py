@@ -19,7 +19,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 FOR_EVER = "public, max-age=31536000, immutable"
 
 
-class StaticFiles(WhiteNoiseMiddleware):
+class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # it comes without types
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponseBase:
         found = static_file.get_response(request.method, request.META)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 720.0, 180.0, 52.0, 12.0, 22.0, 8.0
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 720.0, 180.0, 64.0, 12.0, 24.0, 8.0
 
 
 @dataclass(frozen=True, slots=True)

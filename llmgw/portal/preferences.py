@@ -28,7 +28,7 @@ class PersonLanguage(MiddlewareMixin):
         language = getattr(request.user, "language", "")
         if language in dict(settings.LANGUAGES):
             translation.activate(language)
-            request.LANGUAGE_CODE = language  # type: ignore[attr-defined]
+            request.LANGUAGE_CODE = language
 
 
 def theme(request: HttpRequest) -> str:

@@ -23,6 +23,12 @@ ARGUMENTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings: Any) -> None:
+    """The real hash takes a quarter of a second by intent; browsers sign in with the real one."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def seeded(db: None) -> seed.Seeded:
     return seed.fill()

@@ -19,7 +19,7 @@ def cluster(request: HttpRequest) -> HttpResponse:
 
 async def stream(request: HttpRequest) -> HttpResponseBase:
     """Server-sent events for administrators; `?moved` for pages that only want to hear that something moved."""
-    if not may_administer(await request.auser()):  # type: ignore[arg-type]
+    if not may_administer(await request.auser()):
         return HttpResponse(status=403)
     source = live.events(get_language() or "en", parts="moved" not in request.GET)
     response = StreamingHttpResponse(source, content_type="text/event-stream")

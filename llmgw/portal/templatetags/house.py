@@ -71,12 +71,12 @@ def size(value: int | str | None) -> SafeString:
     """Bytes as GiB or MiB."""
     if value is None or value == "":
         return unknown()
-    value = float(value)
+    amount = float(value)
     for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= scale:
-            digits = 1 if value < 100 * scale else 0
-            return figure(value / scale, digits, unit)
-    return figure(value, 0, "B")
+        if amount >= scale:
+            digits = 1 if amount < 100 * scale else 0
+            return figure(amount / scale, digits, unit)
+    return figure(amount, 0, "B")
 
 
 @register.simple_tag
