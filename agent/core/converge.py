@@ -1,8 +1,10 @@
 """From what a node should run and what it runs to what it does next. Pure, and the same at every step.
 
-Nothing is stopped in the name of a store that did not start it, nor while the control plane has not yet heard
-from its fleet, nor because of an older order. A shard that failed is left failed: the control plane decides
-about another try, and asks for it with a new incarnation.
+Nothing is stopped in the name of a store that does not own it, nor while the control plane has not yet heard from
+its fleet, nor because of an older order. A store owns what it started, and what runs just as its order names it
+(same id, incarnation and fingerprint): from then on it may stop that, and the former owner may not. What a store
+took over, or an administrator gave up, is named in its order, and ended whoever owns it. A shard that failed is left
+failed: the control plane decides about another try, and asks for it with a new incarnation.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _OVER = (ShardState.STOPPED, ShardState.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A shard as the agent holds it. `store_id` is the store in whose name it was started."""
+    """A shard as the agent holds it. `store_id` is the store that owns it."""
 
     shard_id: str
     store_id: str
@@ -49,6 +51,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """It runs just as the order names it: from now on it is that store's."""
+
+    shard_id: str
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     shard_id: str
     sentence: str
@@ -61,7 +71,7 @@ class Forget:
     shard_id: str
 
 
-Action = Start | Stop | Forget
+Action = Start | Own | Stop | Forget
 
 
 _REMEMBERED = 8
@@ -91,7 +101,12 @@ def step(desired: Desired | None, held: tuple[Held, ...]) -> tuple[Action, ...]:
         spec = wanted.get(h.shard_id)
         if spec is None:
             actions += _unwanted(desired, h)
-        elif h.lives and not _same(spec, h) and _may_stop(desired, h):
+        elif not h.lives:
+            continue
+        elif _same(spec, h):
+            if h.store_id != desired.store_id:
+                actions.append(Own(h.shard_id, desired.store_id))
+        elif _may_stop(desired, h):
             actions.append(Stop(h.shard_id, "it is started afresh, as the control plane asked"))
     busy = {h.port for h in held if h.lives}
     for spec in wanted.values():
@@ -109,7 +124,8 @@ def _same(spec: ShardSpec, h: Held) -> bool:
 
 
 def _may_stop(desired: Desired, h: Held) -> bool:
-    return desired.synced and desired.store_id == h.store_id and h.state is not ShardState.STOPPING
+    owned = desired.store_id == h.store_id or h.shard_id in desired.taken_over
+    return desired.synced and owned and h.state is not ShardState.STOPPING
 
 
 def _leaves(desired: Desired, h: Held, wanted: dict[str, ShardSpec]) -> bool:

@@ -96,6 +96,18 @@ class ShardRun:
         self.state = ShardState(ended.state)
         self._reason, self._last_words, self._since = ended.sentence, ended.last_words or None, ended.at
 
+    def own(self, store_id: str) -> None:
+        """It is that store's from now on. A note that cannot be written is made again by the next agent: the order
+        that it rests on is sent at every connection."""
+        if self.record.store_id == store_id:
+            return
+        _log.info("shard %s: is now of store %s", self.record.spec.shard_id, store_id)
+        self.record = replace(self.record, store_id=store_id)
+        try:
+            launching.save(self._ctx, self.record)
+        except CannotStart as e:
+            _log.warning("%s", e)
+
     def stop(self, reason: str) -> None:
         """Asks it to end; its state tells when it has."""
         if self.state in _OVER or self._stop.is_set():
@@ -170,7 +182,9 @@ class ShardRun:
         paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
         self._progress = None
         self._set(ShardState.STARTING)
-        self.record = await launching.start(self._ctx, engine, self.record, paths, processes)
+        started = await launching.start(self._ctx, engine, self.record, paths, processes)
+        owner, self.record = self.record.store_id, started
+        self.own(owner)  # another store may have taken it over meanwhile
         _log.info("shard %s: started %s as pid %d", spec.shard_id, engine.name, self.record.processes[-1].pid)
 
     async def _watch(self, processes: tuple[Process, ...]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core.converge import Forget, Held, Start, Stop, step
+from agent.core.converge import Forget, Held, Own, Start, Stop, step
 from agent.node import logs, shardfile
 from agent.node.context import Context
 from agent.node.ending import end
@@ -73,6 +73,8 @@ class Supervisor:
                     run = ShardRun(self._ctx, new_record(self._ctx, spec, store_id, host), self._changed)
                     self._runs[spec.shard_id] = run
                     run.begin()
+                case Own(shard_id, store_id):
+                    self._runs[shard_id].own(store_id)
                 case Stop(shard_id, sentence):
                     _log.info("shard %s: is to end, as %s", shard_id, sentence)
                     self._runs[shard_id].stop(sentence)

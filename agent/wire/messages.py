@@ -76,8 +76,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The node's whole wanted state. A lower (term, generation) than the last one taken is ignored; a store
-    that the node does not know never stops an engine."""
+    """The node's whole wanted state. A lower (term, generation) than the last one taken is ignored; a store stops
+    only what it owns: what it started, and what runs just as it is named here."""
 
     store_id: str
     term: int
@@ -85,6 +85,9 @@ class Desired:
     shards: tuple[ShardSpec, ...] = ()
     synced: bool = True
     """False while the control plane has not heard from its fleet: start what is wanted, stop nothing."""
+    taken_over: tuple[str, ...] = ()
+    """Shards, by id, that this store may end although another started them: it adopted them, or an administrator
+    gave them up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from llmgw.cluster.changes import announce
 
 _MOVING = ("memory_free_bytes", "disk_free_bytes")
 """Facts that heartbeats carry; kept beside the others, so that they can be written alone."""
+_OVER = (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,19 @@ def report(*, node_id: str, message: Report, store_id: str) -> None:
             return
         foreign = _foreign(node, message, store_id)
         if foreign and message.generation is not None and message.store_id == store_id:
-            # The store was restored to an earlier state: its numbers must pass those the node has taken.
+            # The store was restored to an earlier state: its numbers must pass those the node has taken, and what
+            # was given up on it then is to be given up again.
             node.generation = max(node.generation, message.generation) + 1
+            if node.strays.filter(foreign=True).update(dismissed=False):
+                node.settled = False
+            _catch_up(node, message.shards)
         changes: dict[str, Any] = {
             "facts": facts,
             "agent_version": message.facts.agent_version or node.agent_version,
             "memory_free_bytes": message.facts.memory_free_bytes,
             "disk_free_bytes": message.facts.disk_free_bytes,
             "generation": node.generation,
+            "settled": node.settled,
             "taken_generation": message.generation if message.store_id == store_id else None,
             "last_seen": now,
             "reported_at": now,
@@ -101,6 +107,20 @@ def _foreign(node: models.Node, message: Report, store_id: str) -> bool:
     if message.store_id is None:
         return False
     return message.store_id != store_id or (message.generation or 0) > node.generation
+
+
+def _catch_up(node: models.Node, observed: tuple[ShardObserved, ...]) -> None:
+    """A restored store's older numbers would order running engines to start afresh: it takes over theirs."""
+    rows = {f"{s.replica.public_id}.{s.rank}": s for s in node.shards.select_related("replica")}
+    ports = {s.port for s in rows.values()}
+    for news in observed:
+        row = rows.get(news.shard_id)
+        if row is None or news.state in _OVER or news.incarnation <= row.replica.incarnation:
+            continue
+        models.Replica.objects.filter(pk=row.replica_id).update(incarnation=news.incarnation)
+        if news.port is not None and news.port not in ports:  # each try is on another port
+            models.Shard.objects.filter(pk=row.pk).update(port=news.port)
+            ports.add(news.port)
 
 
 def _shards(
@@ -207,7 +227,7 @@ def _strays(node: models.Node, unknown: list[ShardObserved], foreign: bool, now:
             "memory_bytes": news.memory_bytes,
         }
         if row is None:
-            if news.state in (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED):
+            if news.state in _OVER:
                 continue  # it runs no more: nothing to decide
             models.Stray.objects.create(node=node, shard_id=news.shard_id, foreign=foreign, **fields)
             fresh = True

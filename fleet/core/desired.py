@@ -21,9 +21,16 @@ class Stamp:
 
 
 def desired(
-    node: str, replicas: Iterable[ReplicaView], stamp: Stamp, *, settled: bool, key: Callable[[str], str]
+    node: str,
+    replicas: Iterable[ReplicaView],
+    stamp: Stamp,
+    *,
+    settled: bool,
+    key: Callable[[str], str],
+    taken_over: Iterable[str] = (),
 ) -> Desired:
-    """`key` gives a replica's engine key. Ranks beyond the first come with multi-node placement."""
+    """`key` gives a replica's engine key, `taken_over` the shards there that this store may end although another
+    started them. Ranks beyond the first come with multi-node placement."""
     shards = tuple(
         ShardSpec(
             shard_id=f"{replica.id}.{shard.rank}",
@@ -43,4 +50,6 @@ def desired(
         for shard in replica.shards
         if shard.node == node
     )
-    return Desired(stamp.store_id, stamp.term, stamp.generation, shards, synced=settled)
+    return Desired(
+        stamp.store_id, stamp.term, stamp.generation, shards, synced=settled, taken_over=tuple(sorted(taken_over))
+    )

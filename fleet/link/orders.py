@@ -44,6 +44,7 @@ def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
         view = replica_view(replica, tuple(shards[replica.pk]))
         for node in {s.node for s in view.shards}:
             placed[node].append(view)
+    taken_over = _taken_over(names)
     term = leases.term(apply.LEASE)
     return {
         name: desired(
@@ -52,6 +53,19 @@ def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
             Stamp(store_id, term, node.generation),
             settled=node.settled,
             key=engine_key,
+            taken_over=taken_over[name],
         )
         for name, node in stood.items()
     }
+
+
+def _taken_over(names: dict[int, str]) -> dict[str, set[str]]:
+    """By node: the shards that another store started, and that this one adopted or an administrator gave up."""
+    found: dict[str, set[str]] = defaultdict(set)
+    adopted = models.Shard.objects.filter(node__in=names, replica__adopted=True)
+    for node, replica, rank in adopted.values_list("node_id", "replica__public_id", "rank"):
+        found[names[node]].add(f"{replica}.{rank}")
+    given_up = models.Stray.objects.filter(node__in=names, foreign=True, dismissed=True)
+    for node, shard_id in given_up.values_list("node_id", "shard_id"):
+        found[names[node]].add(shard_id)
+    return found

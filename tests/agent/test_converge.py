@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.converge import Action, Forget, Held, Start, Stop, Taken, accepts, step, take
+from agent.core.converge import Action, Forget, Held, Own, Start, Stop, Taken, accepts, step, take
 from agent.wire.messages import Desired
 from agent.wire.shard import Profile, ShardSpec, ShardState, Source
 
@@ -26,8 +26,8 @@ def held(of: ShardSpec, state: ShardState = S.READY, store: str = "s") -> Held:
     return Held(of.shard_id, store, of.incarnation, of.fingerprint, of.port, state)
 
 
-def desired(*specs: ShardSpec, store: str = "s", synced: bool = True) -> Desired:
-    return Desired(store, 1, 1, specs, synced)
+def desired(*specs: ShardSpec, store: str = "s", synced: bool = True, taken_over: tuple[str, ...] = ()) -> Desired:
+    return Desired(store, 1, 1, specs, synced, taken_over)
 
 
 def kinds(actions: tuple[Action, ...]) -> list[tuple[str, str]]:
@@ -76,6 +76,24 @@ def test_a_store_that_did_not_start_it_stops_nothing() -> None:
     assert kinds(step(desired(spec("b", port=2), store="new"), (held(spec()),))) == [("Start", "b")]
 
 
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_store_owns_what_runs_as_its_order_names_it(synced: bool) -> None:
+    order = desired(spec(), store="new", synced=synced)
+    assert step(order, (held(spec()),)) == (Own("a", "new"),)
+    assert step(order, (held(spec(), store="new"),)) == ()
+    assert step(order, (held(spec(), S.FAILED),)) == ()
+    assert kinds(step(desired(store="new"), (held(spec(), store="new"),))) == [("Stop", "a")]
+    assert step(desired(), (held(spec(), store="new"),)) == ()
+
+
+@pytest.mark.parametrize("wanted", [(), (spec(incarnation=2),)])
+def test_what_a_store_took_over_it_may_end(wanted: tuple[ShardSpec, ...]) -> None:
+    order = desired(*wanted, store="new", taken_over=("a",))
+    assert kinds(step(order, (held(spec()), held(spec("b"))))) == [("Stop", "a")]
+    assert step(replace(order, synced=False), (held(spec()),)) == ()
+    assert step(order, (held(spec(), S.STOPPING),)) == ()
+
+
 def test_nothing_is_stopped_before_the_control_plane_has_heard_its_fleet() -> None:
     assert step(desired(synced=False), (held(spec()), held(spec("b"), S.FAILED))) == ()
     assert kinds(step(desired(spec("b"), synced=False), (held(spec()),))) == [("Start", "b")]
@@ -121,10 +139,13 @@ def _unique(items: list[Held]) -> tuple[Held, ...]:
 
 _world = st.lists(_held, max_size=4).map(_unique)
 _desired = st.builds(
-    lambda specs, store, synced: Desired(store, 1, 1, tuple({s.shard_id: s for s in specs}.values()), synced),
+    lambda specs, store, synced, over: Desired(
+        store, 1, 1, tuple({s.shard_id: s for s in specs}.values()), synced, over
+    ),
     st.lists(_specs, max_size=4),
     st.sampled_from(["s", "t", "u"]),
     st.booleans(),
+    st.sampled_from([(), (), ("a",), ("b", "d")]),
 )
 
 
@@ -136,13 +157,16 @@ def test_only_what_may_be_stopped_is(order: Desired, world: tuple[Held, ...]) ->
         match action:
             case Stop(shard_id, sentence):
                 assert order.synced
-                assert by_id[shard_id].store_id == order.store_id
+                assert order.store_id == by_id[shard_id].store_id or shard_id in order.taken_over
                 assert by_id[shard_id].lives
                 assert sentence
             case Start(wanted, store_id):
                 assert wanted in order.shards
                 assert store_id == order.store_id
                 assert wanted.shard_id not in by_id or not by_id[wanted.shard_id].lives
+            case Own(shard_id, store_id):
+                assert by_id[shard_id].lives
+                assert store_id == order.store_id != by_id[shard_id].store_id
             case Forget(shard_id):
                 assert not by_id[shard_id].lives
     touched = [a.spec.shard_id if isinstance(a, Start) else a.shard_id for a in actions]
@@ -155,6 +179,8 @@ def _apply(world: tuple[Held, ...], actions: tuple[Action, ...]) -> tuple[Held, 
         match action:
             case Start(wanted, store_id):
                 found[wanted.shard_id] = held(wanted, S.READY, store_id)
+            case Own(shard_id, store_id):
+                found[shard_id] = replace(found[shard_id], store_id=store_id)
             case Stop(shard_id, _):
                 found[shard_id] = replace(found[shard_id], state=S.STOPPED)
             case Forget(shard_id):

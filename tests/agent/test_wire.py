@@ -114,7 +114,7 @@ MESSAGES: dict[str, Message] = {
     "refused": Refused("certificate_revoked", "the certificate was revoked", 60.0),
     "report": Report(FACTS, (OBSERVED,), 7, "store-1"),
     "heartbeat": Heartbeat((OBSERVED,), 7, 60 * 2**30, 9 * 10**11, 0.5),
-    "desired": Desired("store-1", 2, 7, (SPEC,), False),
+    "desired": Desired("store-1", 2, 7, (SPEC,), False, ("r-9876543210.0",)),
     "question": Question("q1", "log", {"shard_id": "r-0123456789.0", "lines": 20}),
     "answer": Answer("q1", True, {"lines": ["one"]}, "a problem"),
 }

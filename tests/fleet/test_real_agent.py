@@ -21,6 +21,7 @@ from catalog.models import Model
 from fleet import logs, models, passes, selectors
 from fleet.actions import certificates, joining, nodes, replicas
 from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.models import Store
 from tests.fleet.links import Link
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -170,6 +171,54 @@ def test_an_empty_store_adopts_what_runs(machine: Machine, link: Link) -> None:
     assert back.pid == first.pid
     assert back.replica.public_id == replica
     assert back.replica.adopted
+
+
+def another_store(link: Link) -> None:
+    """An empty one in place of the first, on the same agents."""
+    link.kill()
+    for table in (models.Replica, models.Node, models.Stray, Store):
+        table.objects.all().delete()
+    link.start()
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_second_store_takes_over_what_it_adopts_and_may_stop_it(machine: Machine, link: Link) -> None:
+    tiny()
+    first = until(ready, "a ready replica")
+    another_store(link)
+    second = until(ready, "the adoption")
+    assert second.pid == first.pid
+    record = next((machine.home / "shards").glob("*.json"))
+    until(lambda: str(Store.objects.get().store_id) in record.read_text(), "the new owner's name on the record")
+
+    machine.kill()  # the next agent knows whose it is
+    machine.start()
+    until(lambda: models.Node.objects.get().connected and ready(), "the agent's return")
+    replicas.restart(replica=second.replica.public_id, actor="test")
+    third = until(lambda: (s := ready()) and s.pid != first.pid and s, "the restart")
+    assert gone(first.pid)
+    Model.objects.update(stopped=True)
+    until(lambda: not models.Replica.objects.exists() and gone(third.pid), "the model's end")
+
+
+def test_another_stores_engine_goes_on_until_an_administrator_settles_it(machine: Machine, link: Link) -> None:
+    tiny()
+    first = until(ready, "a ready replica")
+    Model.objects.all().delete()
+    another_store(link)
+    until(lambda: models.Stray.objects.filter(foreign=True).exists(), "the stray")
+    time.sleep(2)
+    assert not gone(first.pid)
+    assert selectors.node("n1")["state"] == "unsettled"
+    assert nodes.settle(node_id="n1", actor="test") == 1
+    until(lambda: gone(first.pid) and not models.Stray.objects.exists(), "its end")
 
 
 def test_a_file_that_is_no_model_parks_its_replica_with_the_reason(machine: Machine, tmp_path: Path) -> None:

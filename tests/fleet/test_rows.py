@@ -208,7 +208,7 @@ def test_the_steady_state_costs_a_fixed_number_of_queries() -> None:
     assert len(many) == len(few) <= 16
     with CaptureQueriesContext(connection) as sending:
         orders.desired_states([f"n{i}" for i in range(30)], "store")
-    assert len(sending) <= 7
+    assert len(sending) <= 9
 
 
 def test_a_stored_label_wins_over_the_agents() -> None:
@@ -262,19 +262,55 @@ def test_a_restored_store_adopts_what_runs_and_overtakes_the_nodes_numbers() -> 
     assert not models.Stray.objects.exists()
 
 
+def test_a_restored_store_starts_nothing_afresh() -> None:
+    joined()
+    serving()
+    spec = replace(told()[0], incarnation=7, port=18777)
+    before = models.Node.objects.get().generation
+    joined(shards=(seen(spec, ShardState.READY),), generation=before + 30, store_id=str(_store()))
+    passes.run()
+    (now,) = told()
+    assert (now.incarnation, now.fingerprint) == (spec.incarnation, spec.fingerprint)
+    assert models.Replica.objects.get().state == "ready"
+
+
+def test_what_was_adopted_is_named_as_taken_over_until_it_has_gone() -> None:
+    joined()
+    replica = serving()
+    running = seen(told()[0], ShardState.READY)
+    replica.delete()
+    joined(shards=(running,), generation=4, store_id="00000000-0000-0000-0000-000000000001")
+    passes.run()
+    assert models.Replica.objects.get().adopted
+    order = orders.desired_states(["n1"], "store")["n1"]
+    assert [s.shard_id for s in order.shards] == [running.shard_id]
+    assert order.taken_over == (running.shard_id,)
+    models.Replica.objects.update(state="stopping")  # before the node has heard that it was adopted
+    order = orders.desired_states(["n1"], "store")["n1"]
+    assert (order.shards, order.taken_over) == ((), (running.shard_id,))
+    beat()
+    assert orders.desired_states(["n1"], "store")["n1"].taken_over == ()
+
+
 def test_another_stores_engine_is_ended_by_a_person_only() -> None:
     running = seen_foreign()
     joined(shards=(running,), generation=4, store_id="00000000-0000-0000-0000-000000000001")
     Model.objects.all().delete()
     passes.run()
     assert selectors.node("n1")["state"] == "unsettled"
-    assert orders.desired_states(["n1"], "store")["n1"].synced is False
+    order = orders.desired_states(["n1"], "store")["n1"]
+    assert (order.synced, order.taken_over) == (False, ())
     assert nodes.settle(node_id="n1", actor="test") == 1
     passes.run()
-    assert orders.desired_states(["n1"], "store")["n1"].synced is True
+    order = orders.desired_states(["n1"], "store")["n1"]
+    assert (order.synced, order.taken_over) == (True, ("r-other.0",))
     assert selectors.node("n1")["state"] == "ready"
     joined(shards=(running,), generation=4, store_id="00000000-0000-0000-0000-000000000001")
     assert models.Node.objects.get().settled  # it was decided
+    joined(shards=(running,), generation=order.generation + 9, store_id=str(_store()))  # the store was restored
+    passes.run()
+    order = orders.desired_states(["n1"], "store")["n1"]
+    assert (order.synced, order.taken_over) == (False, ())  # and asks again
 
 
 def test_beats_are_written_in_one_go_and_keep_what_they_do_not_say() -> None:
