@@ -26,7 +26,6 @@ def house(request: HttpRequest) -> dict[str, Any]:
         "language": get_language() or settings.LANGUAGE_CODE,
         "words_version": _words_version(),
         "here": request.get_full_path(),
-        "htmx_config": {"includeIndicatorStyles": False, "allowEval": False, "historyCacheSize": 0},
     }
 
 

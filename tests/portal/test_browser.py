@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Callable
 
@@ -158,6 +160,22 @@ def test_the_cluster_page_is_live(open_page: Open, house: House) -> None:
     other.keyboard.press("Escape")
     _answered(other)
     expect(first).to_have_text("0", timeout=8000)
+
+
+def test_a_page_of_one_replica_follows_what_moves(open_page: Open, house: House) -> None:
+    page = open_page("/admin/replicas/r-0000000003")
+    expect(page.locator("#live-sign")).to_have_text("live")
+    page.wait_for_timeout(1500)  # the first look is what later ones are compared with
+    with contextlib.closing(sqlite3.connect(house.home / "db.sqlite3", timeout=20)) as store, store:
+        store.execute("UPDATE fleet_replica SET reason = 'the disk is full' WHERE public_id = 'r-0000000003'")
+    expect(page.locator("#fresh .note")).to_have_text("the disk is full", timeout=10_000)
+
+
+def test_a_log_is_asked_for_when_it_is_opened(open_page: Open) -> None:
+    page = open_page("/admin/replicas/r-0000000005")
+    expect(page.locator("#live-sign")).to_have_text("live")
+    page.locator("details[data-load] summary").click()
+    expect(page.locator("#log .trouble")).to_contain_text("cannot be read now")
 
 
 def test_ctrl_k_finds_a_model_and_a_page_with_a_turkish_name(open_page: Open) -> None:

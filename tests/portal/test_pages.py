@@ -105,12 +105,13 @@ def _more(small: seed.Seeded) -> None:
         tree.create_project(team=small.project.team, name=f"more-{n}", actor="test")
 
 
-def test_a_first_page_weighs_little(admin: Client) -> None:
-    page = admin.get("/admin/").content
+@pytest.mark.parametrize("address", ["/admin/", "/admin/replicas", "/chat", "/account/usage"])
+def test_a_first_page_weighs_little(admin: Client, address: str) -> None:
+    page = admin.get(address).content
     addresses = re.findall(rb'(?:href|src)="(/(?:static|words)[^"]*)"', page)
     assert len(addresses) >= 4
     weight = len(page) + sum(len(admin.get(a.decode().replace("&amp;", "&")).content) for a in addresses)
-    assert weight < 100_000
+    assert weight < 100_000, f"{address} weighs {weight} bytes"
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,20 @@
     });
   }
 
+  // A part that costs something is asked for when it is opened.
+  async function page(address) {
+    const answer = await fetch(address, { headers: { Accept: "text/html" } });
+    if (!answer.ok || answer.redirected) throw new Error(answer.statusText);
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
+  for (const fold of document.querySelectorAll("details[data-load]")) {
+    fold.addEventListener("toggle", async () => {
+      if (!fold.open) return;
+      const fresh = await page(fold.dataset.load).catch(() => null);
+      if (fresh) document.getElementById(fold.dataset.into).replaceChildren(...fresh.body.childNodes);
+    });
+  }
+
   // Live parts: the server sends HTML that its own templates made, by the id of the part that it replaces.
   const live = document.querySelector("[data-live]");
   if (live) {
@@ -184,7 +198,7 @@
         if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000); // refused for now: a browser gives up by itself
       });
       source.addEventListener("part", replace);
-      source.addEventListener("moved", () => document.body.dispatchEvent(new CustomEvent("moved")));
+      source.addEventListener("moved", refresh);
     }
     function replace(event) {
       const { id, html } = JSON.parse(event.data);
@@ -198,6 +212,18 @@
       part.replaceChildren(...fresh.childNodes);
       if (left) { const again = part.querySelector(".table"); if (again) again.scrollLeft = left; }
       if (held?.getAttribute("href")) part.querySelector(`a[href="${CSS.escape(held.getAttribute("href"))}"]`)?.focus({ preventScroll: true });
+    }
+    let asking = false;
+    async function refresh() { // something moved: this page's own part is asked for again
+      const part = document.querySelector("[data-fresh]");
+      if (!part || asking) return;
+      asking = true;
+      const fresh = await page(location.href).catch(() => null);
+      asking = false;
+      const found = fresh?.querySelector("[data-fresh]");
+      if (!found) return;
+      times(found);
+      part.replaceWith(document.adoptNode(found));
     }
     listen();
     addEventListener("pagehide", () => source.close());
