@@ -47,7 +47,6 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "channels",
-    "django_htmx",
     "rest_framework",
     "drf_spectacular",
 ]
@@ -64,7 +63,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
     "llmgw.portal.preferences.PersonLanguage",
     "llmgw.portal.password.MustChangePassword",
     "llmgw.portal.gate.Refusals",
