@@ -162,9 +162,7 @@ def _file(path: Path) -> tuple[dict[str, Any], list[Reason]]:
     except yaml.YAMLError as e:
         return {}, [Reason("bad_machine_file", f"{path} is not YAML: {' '.join(str(e).split())}")]
     if not isinstance(found, dict):
-        return {}, [
-            Reason("bad_machine_file", f"{path} must hold names and values, not a {type(found).__name__}")
-        ]
+        return {}, [Reason("bad_machine_file", f"{path} must hold names and values, not a {type(found).__name__}")]
     known = set(_VARIABLES.values())
     problems = [
         Reason("unknown_machine_setting", f"{path} has {k!r}, which is none of {', '.join(sorted(known))}")
