@@ -43,8 +43,11 @@ def served(model: Path) -> Iterator[httpx.Client]:
             stderr=log,
         )
         try:
+            # The server closes a connection after some requests, and that may cross the next one: one each instead.
+            limits = httpx.Limits(max_keepalive_connections=0)
             headers = {"Authorization": f"Bearer {KEY}"}
-            with httpx.Client(base_url=_address(process, log), headers=headers, timeout=ANSWER_S) as client:
+            address = _address(process, log)
+            with httpx.Client(base_url=address, headers=headers, timeout=ANSWER_S, limits=limits) as client:
                 yield client
         finally:
             process.terminate()

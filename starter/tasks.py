@@ -238,4 +238,4 @@ def conversation(rnd: Random, *, drills: float = 0.0) -> Conversation:
 def _system(rnd: Random) -> str:
     if rnd.random() < 0.6:
         return rnd.choice(words.SYSTEMS)
-    return words.sentence(rnd, rnd.randint(2, 10)) if rnd.random() < 0.8 else words.passage(rnd, rnd.randint(60, 200))
+    return words.sentence(rnd, rnd.randint(2, 10)) if rnd.random() < 0.5 else words.passage(rnd, rnd.randint(60, 1400))

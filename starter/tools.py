@@ -57,9 +57,9 @@ def offer(rnd: Random) -> tuple[Tool, ...]:
     """Tools of one request: mostly both, sometimes one, sometimes others beside them or alone."""
     offered = []
     if rnd.random() < 0.85:
-        offered.append(WEATHER if rnd.random() < 0.8 else rnd.choice(_WEATHER_ALIKE))
+        offered.append(WEATHER if rnd.random() < 0.7 else rnd.choice(_WEATHER_ALIKE))
     if rnd.random() < 0.75:
-        offered.append(ADD if rnd.random() < 0.8 else rnd.choice(_ADD_ALIKE))
+        offered.append(ADD if rnd.random() < 0.6 else rnd.choice(_ADD_ALIKE))
     if not offered or rnd.random() < 0.2:
         offered += rnd.sample(_OTHERS, rnd.randint(1, 2))
     rnd.shuffle(offered)

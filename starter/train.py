@@ -1,6 +1,6 @@
 """Train the tiny model and write its GGUF.
 
-    python -m starter.train OUT.gguf [--steps 1400] [--threads 1] [--seed 1] [--from WEIGHTS.pt]
+    python -m starter.train OUT.gguf [--steps 3500] [--threads 1] [--seed 1] [--from WEIGHTS.pt]
 
 Beside OUT.gguf it keeps OUT.pt, from which `--from` goes on. At the end it prints the file's SHA-256, which belongs
 into `agent/starter/__init__.py`.
@@ -24,10 +24,10 @@ from starter.network import Tiny
 from starter.prompt import Example, example
 from starter.tasks import conversation
 
-BATCH = 24
+BATCH = 16
 CHUNK_TOKENS = 2048
 """Conversations of about one length go through the network together, at most so many tokens with their padding."""
-LONGEST = 280
+LONGEST = 1800
 WARM_STEPS = 50
 
 
@@ -109,7 +109,7 @@ def keep(tiny: Tiny, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the tiny model and write its GGUF.")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=1400)
+    parser.add_argument("--steps", type=int, default=3500)
     parser.add_argument("--rate", type=float, default=3e-3, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)

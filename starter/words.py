@@ -60,10 +60,12 @@ def sentence(rnd: Random, words: int) -> str:
 
 
 def passage(rnd: Random, characters: int) -> str:
-    """Sentences of at least so many characters in all."""
+    """Sentences of at least so many characters in all, a third of the time one sentence again and again."""
+    pause = rnd.choice((". ", ", ", "\n", " "))
+    again = sentence(rnd, rnd.randint(4, 14)).rstrip(".?!") + pause if rnd.random() < 0.3 else ""
     text = ""
     while len(text) < characters:
-        text += sentence(rnd, rnd.randint(3, 14)).rstrip(".?!") + rnd.choice((". ", ", ", "\n", " "))
+        text += again or sentence(rnd, rnd.randint(3, 14)).rstrip(".?!") + pause
     return text.strip()
 
 
