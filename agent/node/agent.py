@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from agent.core import options
 from agent.core.backoff import HOPELESS_S, delay_s
 from agent.core.converge import Taken, accepts, take
+from agent.core.options import Options
 from agent.node import discovery
 from agent.node.context import Context
 from agent.node.discovery import Surroundings
@@ -22,7 +24,18 @@ from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
 from agent.node.supervisor import Supervisor
 from agent.wire.facts import NodeFacts
-from agent.wire.messages import Answer, Desired, Heartbeat, Hello, Message, Question, Refused, Report, Welcome
+from agent.wire.messages import (
+    Answer,
+    Desired,
+    Heartbeat,
+    Hello,
+    Message,
+    Question,
+    Refused,
+    Report,
+    Settings,
+    Welcome,
+)
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -75,7 +88,7 @@ class Agent:
         self._desired: Desired | None = None
         self._taken = _read_taken(ctx)
         self._address = identity.address
-        self._welcome: Welcome | None = None
+        self._options = Options()
         self.server_skew_s: float | None = None
         """The control plane's clock less this node's, at the last welcome."""
         self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s)
@@ -137,17 +150,14 @@ class Agent:
                 welcome = await self._answer_to_hello(connection)
         except TimeoutError:
             raise LinkLost(f"the control plane did not answer the greeting within {_WELCOME_S:g} s") from None
-        self._welcome = welcome
+        self._obey(welcome)
         if welcome.server_time is not None:
             self.server_skew_s = welcome.server_time - self._ctx.clock.wall()
         self._address = self._identity.address or connection.local_address or _LOCALHOST
         await connection.send(await self._report())
         self._tell("connected")
         _log.info("connected; this node's engines listen on %s", self._address)
-        tasks = [
-            asyncio.create_task(t)
-            for t in (self._listen(connection), self._heartbeats(connection, welcome.heartbeat_s))
-        ]
+        tasks = [asyncio.create_task(t) for t in (self._listen(connection), self._heartbeats(connection))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -175,6 +185,9 @@ class Agent:
                 match message:
                     case Desired():
                         self._take(message)
+                    case Settings():
+                        self._obey(message)
+                        self._changed_for_link.set()
                     case Question():
                         if len(answering) < 4:  # bounded; a lost question is asked again
                             task = asyncio.create_task(self._answer(connection, message))
@@ -193,14 +206,13 @@ class Agent:
         with contextlib.suppress(LinkLost):
             await connection.send(answer)
 
-    async def _heartbeats(self, connection: Connection, every_s: float) -> None:
-        every_s = min(max(every_s, 0.2), 60.0)
-        facts_at = self._ctx.clock.monotonic()
+    async def _heartbeats(self, connection: Connection) -> None:
+        facts_at, options_then = self._ctx.clock.monotonic(), self._options
         while True:
             self._changed_for_link.clear()
             now = self._ctx.clock.monotonic()
-            if now - facts_at >= _FACTS_EVERY_S:
-                facts_at = now
+            if now - facts_at >= _FACTS_EVERY_S or self._options != options_then:
+                facts_at, options_then = now, self._options
                 before = self._told
                 report = await self._report()
                 if _lasting(report.facts) != _lasting(before):
@@ -216,9 +228,15 @@ class Agent:
                 )
             )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
+                async with asyncio.timeout(self._options.heartbeat_s):
                     await self._changed_for_link.wait()
                     await asyncio.sleep(0.01)  # several changes at once are one message
+
+    def _obey(self, message: Welcome | Settings) -> None:
+        """The cluster's settings for this agent; what does not fit is left out."""
+        self._options, problems = options.read(message.heartbeat_s, message.settings)
+        for problem in problems:
+            _log.warning("a setting of the cluster for this agent is left out: %s", problem)
 
     # The state
 
@@ -267,7 +285,10 @@ class Agent:
 
     def _latest_facts(self) -> NodeFacts:
         ports = [h.port for h in self.supervisor.held() if h.lives]
-        return self._surroundings.facts(self._address, ports)
+        found = self._surroundings.facts(self._address, ports)
+        return (
+            replace(found, labels={**(found.labels or {}), **self._options.labels}) if self._options.labels else found
+        )
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""

@@ -1,8 +1,8 @@
 """The messages between a node and the control plane.
 
 The node dials; after TLS it says `Hello`, is answered by `Welcome` or `Refused`, sends one full `Report` and
-then `Heartbeat`s; `Desired` comes whenever its generation moved. Beside that there is one bounded, idempotent
-`Question` and its `Answer`. A lost message costs one tick.
+then `Heartbeat`s; `Desired` comes whenever its generation moved, `Settings` whenever they changed. Beside that
+there is one bounded, idempotent `Question` and its `Answer`. A lost message costs one tick.
 """
 
 from __future__ import annotations
@@ -34,13 +34,22 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The control plane took the node in; `settings` are the cluster's for this agent."""
+    """The control plane took the node in; `heartbeat_s` and `settings` as in `Settings`."""
 
     store_id: str
     protocol: int = PROTOCOL
     heartbeat_s: float = 2.0
     server_time: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The cluster's settings for this agent have changed since `Welcome`. Whole: what is absent has its default."""
+
+    heartbeat_s: float = 2.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    """See `agent.core.options`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +116,11 @@ class Answer:
     problem: str | None = None
 
 
-Message = Hello | Welcome | Refused | Report | Heartbeat | Desired | Question | Answer
+Message = Hello | Welcome | Settings | Refused | Report | Heartbeat | Desired | Question | Answer
 TYPES: dict[str, type[Message]] = {
     "hello": Hello,
     "welcome": Welcome,
+    "settings": Settings,
     "refused": Refused,
     "report": Report,
     "heartbeat": Heartbeat,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from agent.wire.messages import OLDEST, PROTOCOL, Hello, Refused
+from agent.wire.messages import OLDEST, PROTOCOL, Hello, Refused, Settings
 from fleet import models
 from fleet.bootstrap import store_id
+from fleet.core import agents
 from fleet.link.protocol import Peer
 from llmgw.cluster.actions import audit
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce
+from llmgw.cluster.core import settings as core_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class Admitted:
     """The node is in; what its `Welcome` says."""
 
     store_id: str
-    heartbeat_s: float
-    settings: dict[str, Any]
+    settings: Settings
+    settings_version: int
 
 
 def _identity(hello: Hello, peer: Peer) -> Refused | None:
@@ -76,9 +77,8 @@ def admit(hello: Hello, peer: Peer, link: str) -> Admitted | Refused:
         if joined:
             audit.record(actor=f"node {hello.node_id}", action="node.join", subject=hello.node_id, serial=peer.serial)
         announce("fleet")
-    settings = cluster_settings.in_force()
-    own = {**settings.agents.default, **settings.agents.nodes.get(hello.node_id, {})}
-    return Admitted(store_id(), settings.fleet.heartbeat_s, own)
+    version, document = cluster_settings.current()
+    return Admitted(store_id(), agents.told(core_settings.read(document), hello.node_id), version)
 
 
 def _revoked(peer: Peer) -> Refused | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
+from uvicorn.protocols.utils import ClientDisconnected
 
 from agent.wire import codec
 from agent.wire.messages import (
@@ -48,12 +50,24 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self._deadline: asyncio.TimerHandle | None = None
         self._store_id = ""
         self._over = False
+        """Nothing is sent any more."""
+        self._left = False
+        """Its place is free."""
 
     async def dispatch(self, message: dict[str, Any]) -> None:
         # Not the base's: that one looks after database connections at every message, heartbeats too.
         handler = getattr(self, message["type"].replace(".", "_"), None)
         if handler is not None:
             await handler(message)
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except ClientDisconnected:
+            log.info("%s left in the midst of a word", self._name())
+        finally:  # also when what it said could not be taken in: its place must not stay taken
+            if not self._left:
+                await self.disconnect(1011)
 
     async def connect(self) -> None:
         await self.accept()
@@ -89,7 +103,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
                 log.info("%s sent a %s, which is not for it to send", self._name(), type(message).__name__)
 
     async def disconnect(self, code: int) -> None:
-        self._over = True
+        self._over = self._left = True
         if self._deadline is not None:
             self._deadline.cancel()
         if self.session is not None:
@@ -102,13 +116,15 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             return
         self._over = True
         log.warning("%s is refused: %s", self._name(), refused.sentence)
-        await self.send(bytes_data=codec.encode(refused))
-        await self.close(REFUSED_CODE)
+        with contextlib.suppress(ClientDisconnected):
+            await self.send(bytes_data=codec.encode(refused))
+            await self.close(REFUSED_CODE)
 
     async def tell(self, message: Message) -> None:
         """Sends a message, unless the connection is over."""
         if not self._over:
-            await self.send(bytes_data=codec.encode(message))
+            with contextlib.suppress(ClientDisconnected):
+                await self.send(bytes_data=codec.encode(message))
 
     async def _hello(self, message: Message) -> None:
         peer: Peer | None = self.scope.get(SCOPE_KEY)
@@ -132,10 +148,19 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             self.sessions.gone.add(message.node_id)
             return
         self._store_id = found.store_id
-        self.session = Session(message.node_id, peer.serial, message.instance, self.tell, self.refuse)
+        self.session = Session(
+            message.node_id,
+            peer.serial,
+            message.instance,
+            self.tell,
+            self.refuse,
+            settings=found.settings,
+            settings_version=found.settings_version,
+        )
         await self.sessions.add(self.session)
         log.info("%s is connected (agent %s)", message.node_id, message.agent_version or "of unknown version")
-        await self.tell(Welcome(found.store_id, PROTOCOL, found.heartbeat_s, time.time(), found.settings))
+        told = found.settings
+        await self.tell(Welcome(found.store_id, PROTOCOL, told.heartbeat_s, time.time(), told.settings))
 
     async def _report(self, session: Session, message: Report) -> None:
         await database_sync_to_async(observe.report)(node_id=session.node_id, message=message, store_id=self._store_id)

@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,19 +18,35 @@ from channels.db import database_sync_to_async
 from django.db import transaction
 from django.utils import timezone
 
-from agent.wire.messages import Question, Refused
+from agent.wire import codec
+from agent.wire.messages import Desired, Message, Question, Refused
 from fleet import models, questions
 from fleet.actions import observe
+from fleet.core import agents
 from fleet.link import orders
 from fleet.link.sessions import Session, Sessions
 from fleet.nudges import CHANNEL
 from llmgw.cluster import leases
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.core import settings as core_settings
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 BEATS_S = 5.0
 LEASE_S = 15.0
+SEND_S = 3.0
+"""For one message to an agent: one that does not read must not hold up the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a round's visit to the store found."""
+
+    positions: dict[str, orders.Position]
+    revoked: set[str]
+    settings_version: int
+    settings: dict[str, Any]
 
 
 class Rounds:
@@ -64,21 +81,22 @@ class Rounds:
         flush = time.monotonic() - self._beats_at >= BEATS_S
         beats = [self.sessions.beats.pop(n) for n in list(self.sessions.beats)] if flush else []
         gone = {n for n in self.sessions.gone if self.sessions.get(n) is None}
-        self.sessions.gone -= gone
         held = list(self.sessions)  # before the store is read: whoever comes later has its turn in the next round
-        positions, revoked = await database_sync_to_async(self._store)(beats, gone, flush)
+        found = await database_sync_to_async(self._store)(beats, gone, flush)
+        self.sessions.gone -= gone
         if flush:
             self._beats_at = time.monotonic()
         moved: dict[str, Session] = {}
         for session in held:
-            where = positions.get(session.node_id)
-            if session.serial in revoked:
+            where = found.positions.get(session.node_id)
+            if session.serial in found.revoked:
                 sentence = f"the certificate {session.serial} of {session.node_id} was revoked"
-                await session.refuse(Refused("certificate_revoked", sentence))
+                await self._refuse(session, Refused("certificate_revoked", sentence))
             elif where is None:
-                await session.refuse(Refused("unknown_node", f"the node {session.node_id} was removed"))
+                await self._refuse(session, Refused("unknown_node", f"the node {session.node_id} was removed"))
             elif session.reported and session.sent != (self.store_id, where.generation, where.settled):
                 moved[session.node_id] = session
+        await self._tell_settings([s for s in held if s.settings_version != found.settings_version], found)
         if moved:
             await self._send(moved)
 
@@ -102,9 +120,7 @@ class Rounds:
                 log.debug("no nudges for a moment: %s", e)
                 await asyncio.sleep(0.5)
 
-    def _store(
-        self, beats: list[observe.Beat], gone: set[str], renew: bool
-    ) -> tuple[dict[str, orders.Position], set[str]]:
+    def _store(self, beats: list[observe.Beat], gone: set[str], renew: bool) -> _Found:
         """The round's visit to the store."""
         if renew:
             leases.hold(self.link, self.holder, LEASE_S)
@@ -113,17 +129,39 @@ class Rounds:
         if gone:
             with transaction.atomic():
                 models.Node.objects.filter(node_id__in=gone, link=self.link).update(connected=False)
-        since, self._revoked_at = self._revoked_at, timezone.now()
-        revoked = models.Certificate.objects.filter(revoked_at__gte=since - timedelta(seconds=10))
-        return orders.positions(self.link), set(revoked.values_list("serial", flat=True))
+        now = timezone.now()
+        rows = models.Certificate.objects.filter(revoked_at__gte=self._revoked_at - timedelta(seconds=10))
+        revoked = set(rows.values_list("serial", flat=True))
+        found = _Found(orders.positions(self.link), revoked, *cluster_settings.current())
+        self._revoked_at = now
+        return found
 
     async def _send(self, moved: dict[str, Session]) -> None:
         states = await database_sync_to_async(orders.desired_states)(list(moved), self.store_id)
-        for node, state in states.items():
-            session = moved[node]
-            await session.send(state)
-            session.sent = (state.store_id, state.generation, state.synced)
-            session.told = None  # take the next heartbeat in whole: rows have moved under it
+
+        async def one(session: Session, state: Desired) -> None:
+            if await _sent(session, state):
+                session.sent = (state.store_id, state.generation, state.synced)
+                session.told = None  # take the next heartbeat in whole: rows have moved under it
+
+        await asyncio.gather(*(one(moved[node], state) for node, state in states.items()))
+
+    async def _tell_settings(self, behind: list[Session], found: _Found) -> None:
+        """Those of whom the cluster's settings say something else than they were told."""
+        if not behind:
+            return
+        settings = core_settings.read(found.settings)
+
+        async def one(session: Session) -> None:
+            told = agents.told(settings, session.node_id)
+            if told == session.settings or await _sent(session, told):
+                session.settings, session.settings_version = told, found.settings_version
+
+        await asyncio.gather(*(one(session) for session in behind if session.reported))
+
+    async def _refuse(self, session: Session, refused: Refused) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(session.refuse(refused), SEND_S)
 
     def _heard(self, data: bytes, client: redis.asyncio.Redis) -> None:
         try:
@@ -152,3 +190,16 @@ class Rounds:
         with contextlib.suppress(redis.exceptions.RedisError, OSError):
             await client.rpush(key, questions.encode(answer))
             await client.expire(key, 30)
+
+
+async def _sent(session: Session, message: Message) -> bool:
+    """False: it does not read; it is told again in the next round, until its pings run out."""
+    try:
+        await asyncio.wait_for(session.send(message), SEND_S)
+    except TimeoutError:
+        log.warning("%s does not read what it is sent", session.node_id)
+        return False
+    except codec.BadMessage as e:
+        log.error("%s cannot be told: %s", session.node_id, e)
+        return False
+    return True

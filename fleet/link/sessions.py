@@ -7,13 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from agent.wire.messages import Answer, Message, Refused
+from agent.wire.messages import Answer, Message, Refused, Settings
 from agent.wire.shard import ShardObserved
 from fleet.actions.observe import Beat
 
 Send = Callable[[Message], Awaitable[None]]
 SILENCE_S = 6.0
-"""An older connection that was heard within this time keeps its place against a second agent."""
+"""An older connection that was heard within this time, or three heartbeats, keeps its place against a second agent."""
 
 
 @dataclass(eq=False, slots=True)
@@ -25,6 +25,9 @@ class Session:
     instance: str | None
     send: Send
     refuse: Callable[[Refused], Awaitable[None]]
+    settings: Settings = field(default_factory=Settings)
+    """The newest that it was told, as `settings_version` of the cluster's gave them."""
+    settings_version: int = 0
     heard: float = field(default_factory=time.monotonic)
     reported: bool = False
     """Its full report is in the rows: only now may it be told what is wanted."""
@@ -62,7 +65,7 @@ class Sessions:
         if held is None or (instance is not None and held.instance == instance):
             return None
         silent_s = time.monotonic() - held.heard
-        if silent_s > SILENCE_S:
+        if silent_s > max(SILENCE_S, 3 * held.settings.heartbeat_s):
             return None
         return Refused(
             "duplicate_node",

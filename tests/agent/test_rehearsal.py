@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from agent.node.agent import Agent, Identity
 from agent.node.context import Context
 from agent.node.home import open_home
 from agent.node.weights import Weights
-from agent.wire.messages import Desired, Heartbeat, Hello, Message, Report, Welcome
+from agent.wire.messages import Desired, Heartbeat, Hello, Message, Report, Settings, Welcome
 from agent.wire.shard import ShardState
 from tests.agent.node import tiny
 from tests.agent.rehearsed import Pipe, Plain, PretendedHost
@@ -75,3 +76,26 @@ async def test_many_agents_live_in_one_process(tmp_path: Path) -> None:
         node.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await node.task
+
+
+async def test_settings_of_the_cluster_are_obeyed_while_connected(tmp_path: Path) -> None:
+    node = Rehearsed(tmp_path, 0)
+    await node.pipe.say(Welcome("s", heartbeat_s=60, settings={"labels": {"rack": "a"}, "of_the_future": 1}))
+
+    def labelled(*expected: tuple[str, str]) -> Callable[[Message], bool]:
+        return lambda m: isinstance(m, Report) and m.facts.labels == dict(expected)
+
+    async with asyncio.timeout(10):
+        await node.pipe.hear(labelled(("rack", "a")))
+        await node.pipe.hear(lambda m: isinstance(m, Heartbeat))
+        await node.pipe.say(Settings(0.2, {"labels": {"rack": "b", "bad": 7}}))
+        await node.pipe.hear(labelled(("rack", "b")))
+        began = time.monotonic()
+        for _ in range(4):
+            await node.pipe.hear(lambda m: isinstance(m, Heartbeat))
+        assert time.monotonic() - began < 3
+        await node.pipe.say(Settings(60, {"labels": "none"}))
+        await node.pipe.hear(lambda m: isinstance(m, Report) and not m.facts.labels)
+    node.task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await node.task

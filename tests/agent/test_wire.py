@@ -23,6 +23,7 @@ from agent.wire.messages import (
     Question,
     Refused,
     Report,
+    Settings,
     Welcome,
 )
 from agent.wire.shard import Profile, ShardObserved, ShardSpec, ShardState, Source
@@ -111,6 +112,7 @@ FACTS = NodeFacts(
 MESSAGES: dict[str, Message] = {
     "hello": Hello("n1", 1, 1, "0.1.0", "boot", "instance"),
     "welcome": Welcome("store-1", 1, 2.0, 1_790_000_000.0, {"log_lines": 100}),
+    "settings": Settings(5.0, {"labels": {"rack": "b"}}),
     "refused": Refused("certificate_revoked", "the certificate was revoked", 60.0),
     "report": Report(FACTS, (OBSERVED,), 7, "store-1"),
     "heartbeat": Heartbeat((OBSERVED,), 7, 60 * 2**30, 9 * 10**11, 0.5),

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from agent.wire import codec
-from agent.wire.messages import Answer, Desired, Question, Refused, Welcome
+from agent.wire.messages import Answer, Desired, Question, Refused, Report, Settings, Welcome
 from agent.wire.shard import ShardState
 from catalog.models import Model
 from fleet import models, passes, questions, selectors
 from fleet.actions import certificates, nodes
 from llmgw.cluster import pki
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.core.settings import DEFAULT
+from llmgw.cluster.errors import Conflict, Invalid
 from tests.fleet.agents import Agent, papers
 from tests.fleet.links import Link
 
@@ -269,3 +273,62 @@ async def test_figures_are_written_without_news(link: Link, tmp_path: Path) -> N
             await agent.beat()
         await until(lambda: node().load_1m == 0.5)
         assert (await sync_to_async(selectors.node)("n1"))["memory_free_bytes"] == 20 * 1024**3
+
+
+async def test_settings_reach_a_connected_agent_within_seconds(link: Link, tmp_path: Path) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    put = sync_to_async(cluster_settings.put)
+    await put(path="agents.default.labels", value={"rack": "a", "site": "x"}, actor="test")
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        assert agent.welcome is not None
+        assert (agent.welcome.heartbeat_s, agent.welcome.settings["labels"]) == (2.0, {"rack": "a", "site": "x"})
+        await put(path="agents.nodes.n1", value={"heartbeat_s": 1, "labels": {"rack": "b"}}, actor="test")
+        assert await agent.expect(Settings, timeout_s=4) == Settings(1.0, {"labels": {"rack": "b", "site": "x"}})
+        await put(path="agents.nodes.n2.heartbeat_s", value=3, actor="test")  # nothing of this one's
+        await put(path="fleet.heartbeat_s", value=4, actor="test")
+        await put(path="agents.nodes.n1.heartbeat_s", value=DEFAULT, actor="test")
+        told = await agent.expect(Settings, timeout_s=4)
+        while told.heartbeat_s != 4.0:
+            told = await agent.expect(Settings, timeout_s=4)
+        with pytest.raises(Invalid):
+            await put(path="agents.default.heartbeat_s", value="often", actor="test")
+        with pytest.raises(TimeoutError):
+            await agent.expect(Settings, timeout_s=1.5)
+
+
+async def test_one_agents_nonsense_costs_its_own_connection_and_no_other(link: Link, tmp_path: Path) -> None:
+    first = await sync_to_async(papers)("n1", tmp_path / "1")
+    second = await sync_to_async(papers)("n2", tmp_path / "2")
+    await sync_to_async(tiny)()
+    async with Agent(first, link.port) as bad, Agent(second, link.port) as good:
+        await bad.join()
+        await good.join()
+        await bad.say(Report(replace(bad.facts, memory_free_bytes=2**80)))
+        with pytest.raises(ConnectionClosed):
+            await bad.expect(Refused)
+        await until(lambda: not node("n1").connected)
+        await sync_to_async(passes.run)()
+        assert (await good.expect(Desired)).shards
+    async with Agent(first, link.port) as back:
+        await back.join()
+        await until(lambda: node("n1").connected)
+
+
+async def test_an_agent_that_reads_nothing_holds_up_nobody(link: Link, tmp_path: Path) -> None:
+    first = await sync_to_async(papers)("n1", tmp_path / "1")
+    second = await sync_to_async(papers)("n2", tmp_path / "2")
+    async with Agent(first, link.port) as stuck, Agent(second, link.port) as good:
+        await stuck.join()
+        await good.join()
+        stuck.socket.transport.pause_reading()
+        for _ in range(6):
+            with pytest.raises(Conflict, match="did not answer"):
+                await sync_to_async(questions.ask)("n1", "log", {"x": "x" * 2_000_000}, timeout_s=0.1)
+        await sync_to_async(cluster_settings.put)(path="fleet.heartbeat_s", value=3, actor="test")
+        await asyncio.sleep(0.5)
+        begun = time.monotonic()
+        await sync_to_async(nodes.remove)(node_id="n2", actor="test")
+        await good.expect(Refused)
+        assert time.monotonic() - begun < 6
+        stuck.socket.transport.abort()

@@ -16,6 +16,9 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Pause = Annotated[float, msgspec.Meta(ge=0.1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Heartbeat = Annotated[float, msgspec.Meta(ge=0.2, le=60)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=64)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -38,7 +41,7 @@ class FleetSettings:
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
     that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew."""
 
-    heartbeat_s: Pause = 2.0
+    heartbeat_s: Heartbeat = 2.0
     node_lost_s: Seconds = 20.0
     sync_grace_s: Seconds = 30.0
     backoff_first_s: Seconds = 2.0
@@ -58,11 +61,19 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """`default` for every node, `nodes.<id>` laid over it."""
+class AgentOptions:
+    """What an agent is told. `heartbeat_s` None: the fleet's. `labels` lie over those in the node's agent.yaml."""
 
-    default: dict[str, Any] = field(default_factory=dict)
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    heartbeat_s: Heartbeat | None = None
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """`default` for every node, `nodes.<id>` laid over it, name by name."""
+
+    default: AgentOptions = field(default_factory=AgentOptions)
+    nodes: dict[str, AgentOptions] = field(default_factory=dict, metadata={"each": AgentOptions})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,10 @@ class Default(Enum):
 DEFAULT = Default.DEFAULT
 
 
+_WRITTEN_S = 5.0
+"""As long a heartbeat may wait until it is written (`fleet.link`)."""
+
+
 class BadSettings(ValueError):
     """The document would not load; the sentence names the key."""
 
@@ -94,9 +109,16 @@ def read(document: dict[str, Any]) -> ClusterSettings:
     if unknown:
         raise BadSettings(f"there is no setting {', '.join(unknown)}")
     try:
-        return msgspec.convert(document, ClusterSettings)
+        found = msgspec.convert(document, ClusterSettings)
     except msgspec.ValidationError as e:
         raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
+    slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
+    if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:
+        raise BadSettings(
+            f"a node that is heard every {slowest:g} s would be lost between two heartbeats: fleet.node_lost_s is "
+            f"{found.fleet.node_lost_s:g}, and must be at least {2 * slowest + _WRITTEN_S:g}"
+        )
+    return found
 
 
 def get(document: dict[str, Any], path: str) -> Any:
@@ -128,13 +150,26 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return changed
 
 
+def _heartbeats(settings: ClusterSettings) -> Iterator[float | None]:
+    yield settings.fleet.heartbeat_s
+    yield settings.agents.default.heartbeat_s
+    yield from (options.heartbeat_s for options in settings.agents.nodes.values())
+
+
 def _unknown(document: dict[str, Any], cls: type, prefix: str) -> Iterator[str]:
-    """The dotted names that no field has. A section's type is its default factory."""
-    sections = {f.name: f.default_factory for f in fields(cls)}
+    """The dotted names that no field has. A section's type is its default factory; a table of sections names the
+    type of each."""
+    known = {f.name: f for f in fields(cls)}
     for name, value in document.items():
-        if name not in sections:
+        if name not in known:
             yield f"{prefix}{name}"
             continue
-        section = sections[name]
-        if isinstance(value, dict) and isinstance(section, type) and is_dataclass(section):
+        section, each = known[name].default_factory, known[name].metadata.get("each")
+        if not isinstance(value, dict):
+            continue
+        if isinstance(section, type) and is_dataclass(section):
             yield from _unknown(value, section, f"{prefix}{name}.")
+        elif each is not None:
+            for key, entry in value.items():
+                if isinstance(entry, dict):
+                    yield from _unknown(entry, each, f"{prefix}{name}.{key}.")
