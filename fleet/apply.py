@@ -5,7 +5,8 @@ The only writer of placements. Each step is one small function; `Stale` sends th
 
 from __future__ import annotations
 
-import secrets
+import functools
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,7 @@ from fleet import events, models
 from fleet.core import plan as steps
 from fleet.core.replica import State
 from fleet.selectors.world import fleet_version
-from llmgw.cluster import leases
+from llmgw.cluster import holders, leases
 from llmgw.cluster.changes import announce
 
 LEASE = "fleet.reconcile"
@@ -215,7 +216,9 @@ _WRITERS: dict[type, Callable[[_Writing, Any], None]] = {
 
 def holder() -> str:
     """This process, as a lease knows it."""
-    return _HOLDER
+    return _named(os.getpid())  # a fork is another process
 
 
-_HOLDER = f"planner-{secrets.token_hex(6)}"
+@functools.cache
+def _named(pid: int) -> str:
+    return holders.this_process("planner")

@@ -12,6 +12,7 @@ from datetime import timedelta
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from llmgw.cluster import holders
 from llmgw.cluster.models import Lease
 
 
@@ -25,12 +26,13 @@ class Held:
 
 
 def hold(name: str, holder: str, ttl_s: float) -> Held | None:
-    """Take, keep or renew the lease; None while somebody else has it. Renews in the second half of its life only."""
+    """Take, keep or renew the lease; None while somebody else has it. Renews in the second half of its life only.
+    From a holder that has died on this machine (see `holders`) it is taken at once."""
     now = timezone.now()
     row = Lease.objects.filter(name=name).first()
     if row is not None and row.holder == holder and row.expires_at - now > timedelta(seconds=ttl_s / 2):
         return Held(name, holder, row.term)
-    if row is not None and row.holder != holder and row.expires_at > now:
+    if row is not None and row.holder != holder and row.expires_at > now and not holders.is_dead(row.holder):
         return None
     expires_at = now + timedelta(seconds=ttl_s)
     if row is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from llmgw.cluster import leases
+from llmgw.cluster import holders, leases
 from llmgw.cluster.models import Lease
 
 pytestmark = pytest.mark.django_db
@@ -71,3 +73,39 @@ def test_released_and_taken_and_the_oldest_start() -> None:
     assert other is not None
     assert other.term > held.term
     assert leases.oldest_start("nothing", now) is None
+
+
+def dead(kind: str = "planner") -> str:
+    """The name of a process that has ended."""
+    code = f"from llmgw.cluster import holders; print(holders.this_process({kind!r}))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_it_is_taken_at_once_from_who_died_on_this_machine() -> None:
+    first = leases.hold("work", dead(), 60)
+    assert first is not None
+    second = leases.hold("work", "b", 60)
+    assert second is not None
+    assert second.term > first.term
+    assert not leases.is_held(first)
+
+
+def test_who_lives_or_cannot_be_seen_keeps_it() -> None:
+    alive = holders.this_process("planner")
+    name = dead()
+    here, _, rest = name.partition("/")
+    for keeper in (
+        alive,
+        f"planner@elsewhere/{rest}",
+        f"{here}1/{rest}",
+        "planner@/1/1/x",
+        "planner-0123",
+        f"{name}/x",
+    ):
+        assert not holders.is_dead(keeper), keeper
+        Lease.objects.all().delete()
+        assert leases.hold("work", keeper, 60)
+        assert leases.hold("work", "b", 60) is None
+    assert holders.is_dead(name)
+    pid, start, random = alive.split("/")[1:]
+    assert holders.is_dead(f"{here}/{pid}/{int(start) - 1}/{random}")  # the number is another's today
