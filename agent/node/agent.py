@@ -16,10 +16,11 @@ from agent.core import options
 from agent.core.backoff import HOPELESS_S, delay_s
 from agent.core.converge import Taken, accepts, take
 from agent.core.options import Options
-from agent.node import discovery
+from agent.node import discovery, kept
 from agent.node.context import Context
 from agent.node.discovery import Surroundings
 from agent.node.home import write_atomically
+from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
 from agent.node.supervisor import Supervisor
@@ -45,6 +46,8 @@ _STEADY_S = 5.0
 _FACTS_EVERY_S = 30.0
 _MEASURE_EVERY_S = 3.0
 _LOCALHOST = "127.0.0.1"
+_OUT = ("certificate_revoked", "unknown_node")
+"""Refusals that say that this node is no longer one of the cluster's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Agent:
         self._taken = _read_taken(ctx)
         self._address = identity.address
         self._options = Options()
+        self._heard = False
+        """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
         """The control plane's clock less this node's, at the last welcome."""
         self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s)
@@ -97,6 +102,7 @@ class Agent:
         """Until it is cancelled. Engines are left as they are then."""
         await self.supervisor.recover()
         await self.supervisor.settled(1.0)
+        self._begin_with_kept()
         tasks = [asyncio.create_task(t) for t in (self._dial(), self._converge_on_change(), self._measure())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -124,6 +130,8 @@ class Agent:
                         await connection.close()
             except Turned as e:
                 told = str(e)
+                if e.refused.code in _OUT:
+                    self._leave_cluster(told)
                 wait_s = HOPELESS_S if e.refused.retry_s is None else max(0.1, e.refused.retry_s)
                 self._tell("refused", told, e.refused.code)
             except LinkLost as e:
@@ -248,13 +256,31 @@ class Agent:
         if taken != self._taken:
             self._taken = taken
             try:
+                kept.write(self._ctx.home, Kept(desired, self._address or _LOCALHOST))
                 write_atomically(self._ctx.home.taken, msgspec.json.encode(taken))
             except OSError as e:
-                _log.warning("the order's number could not be noted: %s", e)
-        self._desired = desired
+                _log.warning("the order could not be noted: %s", e)
+        self._desired, self._heard = desired, True
         # At once: a heartbeat that names this order must not come before what the order began.
         self._converge()
         self._changed.set()
+
+    def _begin_with_kept(self) -> None:
+        """State, not commands: what was wanted last is wanted until the control plane says otherwise."""
+        found = kept.read(self._ctx.home, self._taken)
+        if found is None:
+            return
+        self._desired = found.order
+        self._address = self._address or found.address
+        _log.info("until the control plane is reached its last order holds: %d shards", len(found.order.shards))
+        self._converge()
+
+    def _leave_cluster(self, why: str) -> None:
+        """Nothing is begun in its name any more; what the kept order alone has begun ends."""
+        kept.drop(self._ctx.home)
+        self._desired = None
+        if not self._heard:
+            self.supervisor.stop_begun(f"this node is no longer in the cluster: {why}")
 
     async def _converge_on_change(self) -> None:
         while True:

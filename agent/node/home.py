@@ -48,6 +48,11 @@ class Home:
         return self.path / "taken.json"
 
     @property
+    def order(self) -> Path:
+        """The newest order itself (`agent.node.kept`)."""
+        return self.path / "order.json"
+
+    @property
     def status(self) -> Path:
         """What `llmgw-agent status` shows of the link."""
         return self.path / "status.json"

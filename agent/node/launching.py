@@ -110,7 +110,7 @@ def save(ctx: Context, record: ShardFile) -> None:
         raise CannotStart(f"the shard's record could not be written to {ctx.home.shards}: {e}") from None
 
 
-def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str) -> ShardFile:
+def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str, reboots: int = 0) -> ShardFile:
     """The record of a start that is about to happen."""
     return ShardFile(
         spec=spec,
@@ -120,6 +120,7 @@ def new_record(ctx: Context, spec: ShardSpec, store_id: str, host: str) -> Shard
         host=host,
         log=str(log_of(ctx, spec.shard_id)),
         since=ctx.clock.wall(),
+        reboots=reboots,
     )
 
 

@@ -44,7 +44,8 @@ class ShardRun:
         self._last_words: tuple[str, ...] | None = None
         self._since = record.since or ctx.clock.wall()
         self._progress: float | None = None
-        self._adopted = False
+        self.adopted = False
+        """Another agent started it."""
         self._was_ready = False
         self.memory_bytes: int | None = None
         self._stop = asyncio.Event()
@@ -74,7 +75,7 @@ class ShardRun:
             since=self._since,
             progress=self._progress,
             memory_bytes=None if over else self.memory_bytes,
-            adopted=self._adopted,
+            adopted=self.adopted,
             replica_id=spec.replica_id,
             model=spec.model,
         )
@@ -86,7 +87,7 @@ class ShardRun:
 
     def take_over(self, processes: tuple[Process, ...]) -> None:
         """It runs already: another agent started it."""
-        self._adopted = True
+        self.adopted = True
         self.state = ShardState.LOADING
         self.record = replace(self.record, processes=tuple(p.identity for p in processes))
         self._run(self._adopted_life(processes))

@@ -43,6 +43,8 @@ class ShardFile:
     """Sidecars first, the server last; empty until they are started."""
     since: float = 0.0
     ended: Ended | None = None
+    reboots: int = 0
+    """Restarts of the machine in a row that soon ended it."""
 
 
 def path_of(home: Home, shard_id: str) -> Path:

@@ -22,7 +22,9 @@ from agent.wire.shard import ShardObserved, ShardState
 _log = logging.getLogger("llmgw.agent")
 
 _GONE = "the engine was no longer there when the agent came back"
-_REBOOTED = "the machine was restarted"
+_REBOOTED = "the machine was restarted again and again soon after it began"
+_REBOOTS, _QUICK_S = 3, 3600.0
+"""So many restarts of the machine in a row, each within so many seconds of a start, are a failure."""
 
 
 class Supervisor:
@@ -32,6 +34,8 @@ class Supervisor:
         self._ctx = ctx
         self._changed = changed
         self._runs: dict[str, ShardRun] = {}
+        self._reboots: dict[str, int] = {}
+        """Of shards that a restart of the machine ended, and that begin anew when they are asked for."""
 
     def held(self) -> tuple[Held, ...]:
         return tuple(run.held() for run in tuple(self._runs.values()))
@@ -70,7 +74,8 @@ class Supervisor:
                     old = self._runs.pop(spec.shard_id, None)
                     if old is not None:
                         old.forget()
-                    run = ShardRun(self._ctx, new_record(self._ctx, spec, store_id, host), self._changed)
+                    record = new_record(self._ctx, spec, store_id, host, self._reboots.pop(spec.shard_id, 0))
+                    run = ShardRun(self._ctx, record, self._changed)
                     self._runs[spec.shard_id] = run
                     run.begin()
                 case Own(shard_id, store_id):
@@ -89,6 +94,12 @@ class Supervisor:
         for run in self._runs.values():
             run.forget()
         self._runs.clear()
+
+    def stop_begun(self, reason: str) -> None:
+        """Ends what this agent started itself; what it took over goes on."""
+        for run in self._runs.values():
+            if not run.adopted:
+                run.stop(reason)
 
     def leave(self) -> None:
         """The agent goes; engines stay."""
@@ -127,6 +138,14 @@ class Supervisor:
             run.take_over(processes)
             return
         rebooted = any(p.boot_id != self._ctx.host.boot_id() for p in record.processes)
+        if rebooted:
+            quick = self._ctx.clock.wall() - record.since < _QUICK_S
+            reboots = record.reboots + 1 if quick else 1
+            if reboots <= _REBOOTS:  # no fault of its own; one that takes the machine down each time is another matter
+                _log.info("shard %s: the machine was restarted; it begins anew when asked", record.spec.shard_id)
+                self._runs.pop(record.spec.shard_id).forget()
+                self._reboots[record.spec.shard_id] = reboots
+                return
         lines = logs.tail(Path(record.log), 20, (record.spec.key,))
         ended = Ended("failed", _REBOOTED if rebooted else _GONE, lines, self._ctx.clock.wall())
         run.record = replace(record, ended=ended)

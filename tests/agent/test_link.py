@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agent.core.converge import Taken
+from agent.node import kept
 from agent.node.agent import Agent, Identity
 from agent.node.discovery import Moving
 from agent.node.link import LinkLost, WebsocketLink
 from agent.node.settings import Settings, Tls
 from agent.wire.facts import NodeFacts
-from agent.wire.messages import Answer, Heartbeat, Hello, Message, Refused, Report
+from agent.wire.messages import Answer, Desired, Heartbeat, Hello, Message, Refused, Report
 from agent.wire.shard import ShardState
 from tests.agent.control import Control
 from tests.agent.node import KEY, Node, tiny
@@ -277,3 +280,97 @@ async def test_what_tls_refuses_is_explained(control: Control, authority: Author
     assert "none.pem does not exist; join the cluster" in await problem(missing)
     nobody = settings(control, good, server="wss://127.0.0.1:9/agent/link")
     assert await problem(nobody) == "nothing listens on wss://127.0.0.1:9/agent/link"
+
+
+async def ended_in_order(control: Control, running: Running) -> None:
+    """The agent has one engine that serves, and both end as at Ctrl-C."""
+    spec = tiny()
+    await running.told("connected")
+    await control.want(spec)
+    await control.shard("r-1.0", S.READY)
+    await running.end()
+    last = Node(running.node.home.path)
+    await last.supervisor.recover()
+    await last.close()
+    assert not list(running.node.home.shards.iterdir())
+
+
+async def serving(running: Running) -> None:
+    async with asyncio.timeout(15):
+        while [s.state for s in running.agent.supervisor.observed()] != [S.READY]:
+            assert not running.task.done(), running.task
+            await asyncio.sleep(0.02)
+
+
+async def test_it_begins_with_its_last_order_and_then_does_as_it_is_told(
+    authority: Authority, run: Callable[[Settings], Running]
+) -> None:
+    async with Control(authority) as control:
+        wishes = settings(control, authority.node("n1"))
+        await ended_in_order(control, run(wishes))
+        port = control.port
+    running = run(wishes)
+    await serving(running)  # nobody listens there
+    assert stat.S_IMODE(running.node.home.order.stat().st_mode) == 0o600
+    (before,) = running.agent.supervisor.observed()
+    async with Control(authority, port=port) as back:
+        await running.told("connected")
+        await back.shard("r-1.0", S.READY)
+        await back.want(synced=False)
+        await asyncio.sleep(0.3)
+        assert running.agent.supervisor.observed() == (before,)
+        back._generation = 10
+        await back.want()
+        async with asyncio.timeout(15):
+            while running.agent.supervisor.observed():
+                await asyncio.sleep(0.02)
+        await running.end()
+    running = run(wishes)
+    await asyncio.sleep(0.5)
+    assert running.agent.supervisor.observed() == ()  # the last order was: nothing
+
+
+async def test_a_node_that_was_removed_meanwhile_ends_what_the_kept_order_began(
+    control: Control, authority: Authority, run: Callable[[Settings], Running]
+) -> None:
+    wishes = settings(control, authority.node("n1"))
+    await ended_in_order(control, run(wishes))
+    control.refuse = Refused("certificate_revoked", "the certificate was revoked")
+    running = run(wishes)
+    await running.told("refused")
+    async with asyncio.timeout(15):
+        while any(s.state is not S.STOPPED for s in running.agent.supervisor.observed()):
+            await asyncio.sleep(0.02)
+    assert not running.node.home.order.exists()
+    await running.end()
+    running = run(wishes)
+    await asyncio.sleep(0.5)
+    assert all(s.state is S.STOPPED for s in running.agent.supervisor.observed())
+
+
+async def test_a_refusal_ends_nothing_that_ran_before(
+    control: Control, authority: Authority, run: Callable[[Settings], Running]
+) -> None:
+    wishes = settings(control, authority.node("n1"))
+    running = run(wishes)
+    await running.told("connected")
+    await control.want(tiny())
+    first = await control.shard("r-1.0", S.READY)
+    await running.end()
+    control.refuse = Refused("certificate_revoked", "the certificate was revoked")
+    running = run(wishes)
+    await running.told("refused")
+    await asyncio.sleep(0.3)
+    (now,) = running.agent.supervisor.observed()
+    assert (now.state, now.pid) == (S.READY, first.pid)
+
+
+async def test_a_kept_order_that_is_not_the_newest_is_left(tmp_path: Path) -> None:
+    home = Node(tmp_path / "home").home
+    order = Desired("s", 1, 2, (tiny(),), True, ("x",))
+    kept.write(home, kept.Kept(order, "10.0.0.1"))
+    assert kept.read(home, (Taken("s", 1, 2),)) == kept.Kept(replace(order, synced=False), "10.0.0.1")
+    for taken in ((), (Taken("s", 1, 3),), (Taken("s", 1, 2), Taken("t", 1, 1)), (Taken("t", 1, 2),)):
+        assert kept.read(home, taken) is None
+    home.order.write_text("{")
+    assert kept.read(home, (Taken("s", 1, 2),)) is None
