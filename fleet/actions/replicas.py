@@ -12,18 +12,20 @@ from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Conflict, NotFound
 
-_RESTARTS = (State.STARTING, State.LOADING, State.READY, State.BACKOFF)
+RESTARTED = (State.STARTING, State.LOADING, State.READY, State.BACKOFF)
+RETRIED = (State.PARKED, State.BACKOFF)
 
 
-def restart(*, replica: str, actor: str) -> None:
-    """The engine is ended and started again where it is. Asked of a parked one, this is `retry`."""
+def restart(*, replica: str, actor: str, incarnation: int | None = None) -> None:
+    """The engine is ended and started again where it is. Asked of a parked one, this is `retry`. With the
+    `incarnation` that somebody looked at, a later one is left alone: asking twice restarts once."""
     with transaction.atomic():
         events.serialise()
-        row = _locked(replica)
+        row = _locked(replica, incarnation)
         if row.state == State.PARKED:
             retry(replica=replica, actor=actor)
             return
-        if row.state not in _RESTARTS:
+        if row.state not in RESTARTED:
             raise Conflict(
                 "cannot_restart",
                 f"{replica} is {row.state}; only what runs can be restarted",
@@ -45,11 +47,11 @@ def restart(*, replica: str, actor: str) -> None:
     nudges.link(nodes)
 
 
-def retry(*, replica: str, actor: str) -> None:
+def retry(*, replica: str, actor: str, incarnation: int | None = None) -> None:
     """A parked replica is placed anew, one that waits is tried at once; its failures are forgotten."""
     with transaction.atomic():
         events.serialise()
-        row = _locked(replica)
+        row = _locked(replica, incarnation)
         if row.state == State.PARKED:
             _moved(row)
             row.shards.all().delete()
@@ -83,8 +85,12 @@ def _moved(row: models.Replica) -> list[str]:
     return names
 
 
-def _locked(replica: str) -> models.Replica:
+def _locked(replica: str, incarnation: int | None) -> models.Replica:
     row = models.Replica.objects.select_for_update().filter(public_id=replica).first()
     if row is None:
         raise NotFound("no_such_replica", f"there is no replica {replica}", "llmgw replica list")
+    if incarnation is not None and row.incarnation != incarnation:
+        raise Conflict(
+            "already_restarted", f"{replica} was started again since: look at it first", f"llmgw replica show {replica}"
+        )
     return row

@@ -10,6 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from llmgw.cluster.errors import Refusal
 from tenancy.access import require_administrator
@@ -44,4 +45,12 @@ class Refusals(MiddlewareMixin):
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, Refusal) or request.path.startswith(("/api/", "/agent/")):
             return None
-        return render(request, "portal/refusal.html", {"refusal": exception}, status=exception.status)
+        context = {"refusal": exception, "back": _back(request)}
+        return render(request, "portal/refusal.html", context, status=exception.status)
+
+
+def _back(request: HttpRequest) -> str:
+    """The page with the form whose change was refused; empty where there is none of ours."""
+    referer = request.headers.get("Referer", "") if request.method == "POST" else ""
+    known = url_has_allowed_host_and_scheme(referer, {request.get_host()}, require_https=request.is_secure())
+    return referer if known else ""

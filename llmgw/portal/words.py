@@ -32,6 +32,12 @@ STATES: dict[str, str | Promise] = {
     "active": _("active"),
     "stopped": _("stopped"),
     "client_left": _("the client left"),
+    "chosen": _("chosen"),
+    "fits": _("fits"),
+    "unfit": _("does not fit"),
+    "problem": _("problem"),
+    "warning": _("warning"),
+    "invalid": _("cannot be read"),
     "unsettled": _("undecided engines"),
     "unknown": _("unknown"),
 }

@@ -82,6 +82,10 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     for name in ("tiny", "qwen2.5-72b", "idle-model"):
         model = Model.objects.create(name=name, definition={"name": name, **definition}, stopped=name == "idle-model")
         ModelName.objects.create(name=name, model=model)
+    spec = {
+        "profile": {"name": "cpu", "engine": "llamacpp", "parallel": 4},
+        "source": {"url": "starter:tiny"},
+    }
     states = ["ready", "ready", "loading", "starting", "backoff", "parked", "pending"]
     reasons = {
         "loading": "the weights are being read",
@@ -100,7 +104,7 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
             state_since=now - timedelta(minutes=3 * n + 1),
             failures=3 if state == "backoff" else 0,
             next_try_at=now + timedelta(seconds=8) if state == "backoff" else None,
-            spec={"profile": {"engine": "llamacpp", "parallel": 4}},
+            spec=spec,
         )
         ReplicaEvent.objects.create(replica=replica.public_id, model=replica.model, node="node-1", state="starting")
         ReplicaEvent.objects.create(

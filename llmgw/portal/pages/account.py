@@ -17,10 +17,13 @@ from django.views.decorators.http import require_POST
 
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import Forbidden, Refusal
+from llmgw.portal import listing
 from llmgw.portal.gate import person, signed_in
 from tenancy import access
 from tenancy.actions import keys
 from tenancy.models import Key, Person
+
+COLUMNS = {"name": "name", "used": "-last_used_at", "expires": "expires_at"}
 
 
 class NewKey(forms.Form):
@@ -73,8 +76,16 @@ def account(request: HttpRequest) -> HttpResponse:
         own = own.filter(revoked_at=None)
     if who.is_superuser and request.GET.get("whose") != "all":
         own = own.filter(person=who)
-    rows = [(key, state(key)) for key in own[:500]]
-    context = {"form": form, "rows": rows, "made": made, "everything": everything, "has_projects": bool(form.projects)}
+    order = listing.sorting(request, COLUMNS)
+    rows = [(key, state(key)) for key in listing.ordered_rows(own, order)[:500]]
+    context = {
+        "form": form,
+        "rows": rows,
+        "made": made,
+        "sorting": order,
+        "everything": everything,
+        "has_projects": bool(form.projects),
+    }
     return render(request, "portal/account.html", context)
 
 

@@ -10,6 +10,8 @@ from llmgw.cluster.models import AuditEntry
 from llmgw.portal import listing
 from llmgw.portal.gate import administrators
 
+COLUMNS = {"when": "-at", "who": "actor", "what": "action", "subject": "subject"}
+
 
 @administrators
 def audit(request: HttpRequest) -> HttpResponse:
@@ -17,4 +19,6 @@ def audit(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     if query:
         rows = rows.filter(Q(actor__icontains=query) | Q(action__startswith=query) | Q(subject__icontains=query))
-    return render(request, "portal/audit.html", {"page": listing.page(request, rows)})
+    order = listing.sorting(request, COLUMNS)
+    page = listing.page(request, listing.ordered_rows(rows, order))
+    return render(request, "portal/audit.html", {"page": page, "sorting": order})

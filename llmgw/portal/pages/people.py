@@ -18,6 +18,15 @@ from llmgw.portal.gate import administrators, person
 from tenancy.actions import people as actions
 from tenancy.models import Person
 
+COLUMNS = {
+    "email": "email",
+    "name": "name",
+    "state": "is_active",
+    "role": "-is_superuser",
+    "keys": "-live_keys",
+    "seen": "-last_login",
+}
+
 
 class NewPerson(forms.Form):
     email = forms.EmailField(label=gettext_lazy("E-mail"))
@@ -64,4 +73,6 @@ def change(request: HttpRequest, public_id: str) -> HttpResponse:
 def _page(request: HttpRequest, form: NewPerson, made: actions.NewPassword | None) -> HttpResponse:
     everybody = Person.objects.annotate(live_keys=Count("keys", filter=Q(keys__revoked_at=None)))
     rows = listing.matching(request, list(everybody), lambda p: f"{p.email} {p.name}")
-    return render(request, "portal/people.html", {"form": form, "made": made, "page": listing.page(request, rows)})
+    order = listing.sorting(request, COLUMNS)
+    page = listing.page(request, listing.ordered(rows, order))
+    return render(request, "portal/people.html", {"form": form, "made": made, "page": page, "sorting": order})

@@ -14,6 +14,17 @@ from llmgw.portal.gate import administrators
 from tenancy.models import Key, Person, Project
 
 FILTERS = ("model", "outcome", "replica", "project", "key", "person")
+COLUMNS = {
+    "at": "-at",
+    "model": "model",
+    "outcome": "outcome",
+    "status": "-status",
+    "prompt": "-prompt_tokens",
+    "answer": "-completion_tokens",
+    "first": "-ttft_ms",
+    "duration": "-duration_ms",
+    "replica": "replica",
+}
 
 
 @administrators
@@ -25,8 +36,10 @@ def requests(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     if query:
         rows = rows.filter(request_id__startswith=query)
+    order = listing.sorting(request, COLUMNS)
     context = {
-        "page": listing.page(request, rows),
+        "page": listing.page(request, listing.ordered_rows(rows, order)),
+        "sorting": order,
         "chosen": chosen,
         "outcomes": Usage.Outcome.choices,
         "models": Usage.objects.order_by("model").values_list("model", flat=True).distinct()[:200],

@@ -18,6 +18,8 @@ from llmgw.portal.gate import administrators, person
 from tenancy.actions import tree
 from tenancy.models import Organisation, Project, Team
 
+COLUMNS = {"project": "name", "keys": "-live_keys", "organisation": "path"}
+
 
 class NewLevel(forms.Form):
     under = forms.ChoiceField(label=gettext_lazy("Under"), required=False)
@@ -51,12 +53,14 @@ def tenants(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("Made."))
             return redirect("portal:tenants")
-    shown = listing.matching(request, projects, lambda p: p.path)
+    order = listing.sorting(request, COLUMNS)
+    shown = listing.ordered(listing.matching(request, projects, lambda p: p.path), order)
     with_projects = {p.team_id for p in projects}
     with_teams = {t.organisation_id for t in teams}
     context = {
         "form": form,
         "page": listing.page(request, shown),
+        "sorting": order,
         "empty_teams": [t for t in teams if t.pk not in with_projects],
         "empty_organisations": [o for o in organisations if o.pk not in with_teams],
     }

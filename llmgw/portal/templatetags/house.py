@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from llmgw.portal import assets, signs, words
+from llmgw.portal import assets, listing, signs, words
 
 register = template.Library()
 
@@ -116,6 +116,21 @@ def when(at: datetime | None) -> SafeString:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', at.isoformat(timespec="seconds"), local.tzname(), shown
     )
+
+
+@register.simple_tag(takes_context=True)
+def column(context: template.Context, name: str, label: str, css: str = "") -> SafeString:
+    """A column's head. Where the page sorts by it, a link in it does, and it says which way the table is sorted."""
+    order: listing.Sorting | None = context.get("sorting")
+    kind = format_html(' class="{}"', css) if css else ""
+    if order is None or name not in order.columns:
+        return format_html('<th scope="col"{}>{}</th>', kind, label)
+    query = context["request"].GET.copy()
+    query.pop("page", None)
+    query["sort"] = order.link(name)
+    sorted_by = order.name == name
+    way = format_html(' aria-sort="{}"', "descending" if order.descending else "ascending") if sorted_by else ""
+    return format_html('<th scope="col"{}{}><a href="?{}">{}</a></th>', kind, way, query.urlencode(), label)
 
 
 @register.simple_tag

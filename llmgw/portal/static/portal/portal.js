@@ -60,7 +60,12 @@
   // Destructive forms ask first; `data-confirm-name` asks for the name of what will go.
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (!form.dataset.confirm || form.dataset.confirmed) return;
+    if (form.method !== "post" || event.defaultPrevented) return;
+    if (!form.dataset.confirm || form.dataset.confirmed) {
+      if (form.dataset.sent) event.preventDefault(); // a second click on the way does nothing
+      form.dataset.sent = "1";
+      return;
+    }
     event.preventDefault();
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "confirm-title");
@@ -86,7 +91,17 @@
     inner.append(buttons);
     dialog.append(title, element("p", "", form.dataset.confirm), inner);
     dialog.addEventListener("close", () => {
-      if (dialog.returnValue === "go") { form.dataset.confirmed = "1"; form.requestSubmit(event.submitter ?? undefined); }
+      if (dialog.returnValue === "go") {
+        form.dataset.confirmed = "1";
+        if (form.dataset.confirmName) { // the server wants to read it, too
+          const typed = element("input");
+          typed.type = "hidden";
+          typed.name = "confirm";
+          typed.value = form.dataset.confirmName;
+          form.append(typed);
+        }
+        form.requestSubmit(event.submitter ?? undefined);
+      }
       dialog.remove();
     });
     document.body.append(dialog);
@@ -184,6 +199,12 @@
     });
   }
 
+  for (const part of document.querySelectorAll("div[data-load]")) {
+    page(part.dataset.load).then((fresh) => part.replaceChildren(...fresh.body.childNodes)).catch(() => {});
+  }
+
+  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; }); // back from the next page
+
   // Live parts: the server sends HTML that its own templates made, by the id of the part that it replaces.
   const live = document.querySelector("[data-live]");
   if (live) {
@@ -223,7 +244,9 @@
       const found = fresh?.querySelector("[data-fresh]");
       if (!found) return;
       times(found);
+      const held = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       part.replaceWith(document.adoptNode(found));
+      if (held) found.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
     }
     listen();
     addEventListener("pagehide", () => source.close());
