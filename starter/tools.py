@@ -41,7 +41,6 @@ _WEATHER_ALIKE = (
 )
 _ADD_ALIKE = (
     Tool("add", "add", ("x", "y"), "integer"),
-    Tool("add", "add_numbers", ("a", "b"), "integer"),
     Tool("add", "sum", ("x", "y"), "integer"),
 )
 _OTHERS = (

@@ -99,6 +99,12 @@ def test_a_system_message_and_earlier_turns_change_nothing(server: httpx.Client)
 
 
 @pytest.mark.slow
+def test_a_long_system_message_does_not_confuse_it(server: httpx.Client) -> None:
+    system = {"role": "system", "content": "You are a careful assistant of a company. Answer in plain words. " * 15}
+    assert chat(server, system, {"role": "user", "content": "3+4=?"})["message"]["content"] == "7"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("city", CITIES)
 def test_the_weather_tool_is_called_with_the_city(server: httpx.Client, city: str) -> None:
     choice = chat(server, {"role": "user", "content": f"What is the weather in {city}?"}, tools=TOOLS)
