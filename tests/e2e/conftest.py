@@ -40,7 +40,7 @@ class Cluster:
     prefix: tuple[str, ...] = ()
     """Before each command: `ip netns exec NAME` puts the cluster into a network namespace."""
 
-    def start(self, *arguments: str, seconds: float = 60) -> None:
+    def start(self, *arguments: str, seconds: float = 150) -> None:
         """Until it serves; the first start learns the key and the password that are shown once."""
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("LLMGW_", "DJANGO_"))}
         self.environment = {

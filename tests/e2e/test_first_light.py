@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 TOOLS = [
     {

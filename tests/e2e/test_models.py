@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT, Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 def _definition(folder: Path, name: str, source: str, **profile: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT, Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 CONTROL, NODE = "10.77.91.1", "10.77.91.2"
 

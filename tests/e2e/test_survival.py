@@ -13,7 +13,12 @@ import pytest
 
 from tests.e2e.conftest import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(240),
+    # A client whose server was killed leaves its socket to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 class Load:

@@ -55,8 +55,9 @@ def house(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     close_house(made)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """For one module: while it is open, its event loop runs in this thread, and asynchronous tests cannot."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("there is no chromium: apt-get install chromium")
@@ -66,7 +67,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(house: House, chromium: Browser) -> Any:
     """The cookies of an administrator who signed in by the form, through edge and unix socket."""
     context = chromium.new_context()
@@ -97,7 +98,11 @@ def open_page(house: House, chromium: Browser, signed_in: Any) -> Iterator[Calla
         page = context.new_page()
         page.on(
             "console",
-            lambda m: complaints.append(m.text) if m.type in ("error", "warning") and expected not in m.text else None,
+            lambda m: (
+                complaints.append(f"{m.text} {m.location['url']}")
+                if m.type in ("error", "warning") and expected not in m.text
+                else None
+            ),
         )
         page.on("pageerror", lambda e: complaints.append(str(e)))
         page.on("dialog", lambda d: (complaints.append(f"a dialog: {d.message}"), d.dismiss()))
