@@ -92,6 +92,8 @@ class Agent:
         self._taken = _read_taken(ctx)
         self._address = identity.address
         self._options = Options()
+        self._obeyed = asyncio.Event()
+        """Set: there are new ones, which facts may show."""
         self._heard = False
         """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
@@ -165,7 +167,8 @@ class Agent:
         await connection.send(await self._report())
         self._tell("connected")
         _log.info("connected; this node's engines listen on %s", self._address)
-        tasks = [asyncio.create_task(t) for t in (self._listen(connection), self._heartbeats(connection))]
+        works = (self._listen(connection), self._heartbeats(connection), self._facts(connection))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -214,17 +217,21 @@ class Agent:
         with contextlib.suppress(LinkLost):
             await connection.send(answer)
 
+    async def _facts(self, connection: Connection) -> None:
+        """A report whenever facts have changed. Apart from heartbeats: a driver that hangs must not silence them."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FACTS_EVERY_S):
+                    await self._obeyed.wait()
+            self._obeyed.clear()
+            before = self._told
+            report = await self._report()
+            if _lasting(report.facts) != _lasting(before):
+                await connection.send(report)
+
     async def _heartbeats(self, connection: Connection) -> None:
-        facts_at, options_then = self._ctx.clock.monotonic(), self._options
         while True:
             self._changed_for_link.clear()
-            now = self._ctx.clock.monotonic()
-            if now - facts_at >= _FACTS_EVERY_S or self._options != options_then:
-                facts_at, options_then = now, self._options
-                before = self._told
-                report = await self._report()
-                if _lasting(report.facts) != _lasting(before):
-                    await connection.send(report)
             moving = self._surroundings.moving()
             await connection.send(
                 Heartbeat(
@@ -242,6 +249,7 @@ class Agent:
 
     def _obey(self, message: Welcome | Settings) -> None:
         """The cluster's settings for this agent; what does not fit is left out."""
+        self._obeyed.set()
         self._options, problems = options.read(message.heartbeat_s, message.settings)
         for problem in problems:
             _log.warning("a setting of the cluster for this agent is left out: %s", problem)

@@ -46,7 +46,8 @@ class ShardRun:
         self._progress: float | None = None
         self.adopted = False
         """Another agent started it."""
-        self._was_ready = False
+        self._waits_since = ctx.clock.monotonic()
+        """Since when this agent waits for it to be ready: from its start, its taking over, or its falling silent."""
         self.memory_bytes: int | None = None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -194,6 +195,7 @@ class ShardRun:
         stopping = asyncio.create_task(self._stop.wait())
         poll: asyncio.Task[Verdict] | None = None
         server = processes[-1].identity
+        self._waits_since = self._ctx.clock.monotonic()
         try:
             while True:
                 poll = poll or asyncio.create_task(ask(self._ctx, self.record, self.state is ShardState.READY))
@@ -208,7 +210,7 @@ class ShardRun:
                     return
                 self._judge(poll.result())
                 poll = None
-                late = self._late(server)
+                late = self._late()
                 if late is not None:
                     await self._end_all(grace_s=1.0)
                     self._finish(ShardState.FAILED, late, self._tail())
@@ -224,6 +226,7 @@ class ShardRun:
     def _judge(self, found: Verdict) -> None:
         if self.state is ShardState.READY:
             if found is Verdict.STARTING:
+                self._waits_since = self._ctx.clock.monotonic()
                 self._set(ShardState.LOADING, "the engine lives, and no longer answers on its port")
         elif found is Verdict.READY:
             members = self._ctx.host.members({"": self.leaders()})[""]
@@ -244,11 +247,9 @@ class ShardRun:
             return _READY_POLL_S
         return _STARTING_POLL_S if self._ctx.host.age_s(server) < _SLOW_AFTER_S else _SLOW_POLL_S
 
-    def _late(self, server: Identity) -> str | None:
-        if self.state is ShardState.READY:
-            return None
+    def _late(self) -> str | None:
         limit = self.record.spec.profile.startup_timeout_s
-        if self._was_ready or self._ctx.host.age_s(server) < limit:
+        if self.state is ShardState.READY or self._ctx.clock.monotonic() - self._waits_since < limit:
             return None
         why = f": {self._reason}" if self._reason else ""
         return f"{self._title} did not become ready within {limit:g} s and was ended{why}"
@@ -296,7 +297,6 @@ class ShardRun:
             return
         if state is not self.state:
             self._since = self._ctx.clock.wall()
-        self._was_ready = self._was_ready or state is ShardState.READY
         self.state, self._reason = state, reason
         self._changed()
 

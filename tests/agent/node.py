@@ -121,7 +121,7 @@ class Node:
             lambda shards: next((s for s in shards if s.shard_id == shard_id and s.state in states), None), timeout_s
         )
 
-    async def again(self) -> Node:
+    async def again(self, settled_s: float = 5.0) -> Node:
         """The agent is gone without a word, and the next one has come."""
         self.supervisor.leave()
         await asyncio.sleep(0)
@@ -129,7 +129,7 @@ class Node:
         node.ctx = replace(self.ctx, host=LinuxHost())
         node.supervisor = Supervisor(node.ctx, node.changed.set)
         await node.supervisor.recover()
-        await node.supervisor.settled(5.0)
+        await node.supervisor.settled(settled_s)
         return node
 
     async def close(self) -> None:

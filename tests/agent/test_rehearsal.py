@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,8 @@ class Rehearsed:
             weights=Weights(home.weights),
             engine_path=lambda name: "/opt/llama-server",
         )
-        agent = Agent(ctx, Identity(self.name, "i"), self.pipe, Plain(self.name))
+        self.surroundings = Plain(self.name)
+        agent = Agent(ctx, Identity(self.name, "i"), self.pipe, self.surroundings)
         self.task = asyncio.create_task(agent.run())
 
     async def served(self, generation: int, incarnation: int) -> Heartbeat:
@@ -99,3 +101,24 @@ async def test_settings_of_the_cluster_are_obeyed_while_connected(tmp_path: Path
     node.task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await node.task
+
+
+async def test_facts_that_hang_do_not_silence_the_heartbeats(tmp_path: Path) -> None:
+    node = Rehearsed(tmp_path, 0)
+    free = threading.Event()
+    facts = node.surroundings.facts
+    await node.pipe.say(Welcome("s", heartbeat_s=0.2))
+    try:
+        async with asyncio.timeout(10):
+            await node.pipe.hear(lambda m: isinstance(m, Heartbeat))
+            node.surroundings.facts = lambda *a: (free.wait(20), facts(*a))[1]  # type: ignore[method-assign]
+            await node.pipe.say(Settings(0.2, {"labels": {"rack": "b"}}))
+            for _ in range(5):
+                await node.pipe.hear(lambda m: isinstance(m, Heartbeat))
+            free.set()
+            await node.pipe.hear(lambda m: isinstance(m, Report) and m.facts.labels == {"rack": "b"})
+    finally:
+        free.set()
+        node.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await node.task

@@ -615,3 +615,37 @@ async def test_a_closed_folder_is_named(make_node: MakeNode, tmp_path: Path) -> 
     assert failed.reason == f"the user 'nobody' cannot reach the model file {path}: {closed} is closed to it"
     assert msgspec.json.decode((node.home.shards / "r-1.0.json").read_bytes())["ended"]["state"] == "failed"
     assert json.dumps(failed.last_words) == "null"
+
+
+async def test_an_engine_that_is_slow_to_answer_a_new_agent_is_given_its_time(make_node: MakeNode) -> None:
+    node = make_node(engine=Scripted(SERVER + "serve()"))
+    node.want(tiny(engine="scripted", startup_timeout_s=3.0))
+    ready = await node.state(S.READY)
+    assert ready.pid is not None
+    await asyncio.sleep(2.5)
+    os.kill(ready.pid, signal.SIGSTOP)  # busy: it answers nobody for a moment
+    second = await node.again(settled_s=0.1)
+    second.desired = node.desired
+    await asyncio.sleep(1.0)
+    os.kill(ready.pid, signal.SIGCONT)
+    again = await second.state(S.READY, S.FAILED)
+    assert (again.state, again.pid) == (S.READY, ready.pid)
+
+
+async def test_an_engine_that_serves_no_more_is_ended_after_its_time(make_node: MakeNode) -> None:
+    closing = (
+        SERVER
+        + """
+import threading, time
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+time.sleep(1.5)
+server.shutdown(); server.server_close()
+time.sleep(3600)
+"""
+    )
+    node = make_node(engine=Scripted(closing))
+    node.want(tiny(engine="scripted", startup_timeout_s=2.0))
+    await node.state(S.READY)
+    failed = await node.state(S.FAILED, timeout_s=15)
+    assert "no longer answers on its port" in str(failed.reason)
