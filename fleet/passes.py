@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from dataclasses import dataclass
 
-from fleet import apply, nudges
+from django.db import transaction
+
+from fleet import apply, events, nudges
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
@@ -40,22 +43,30 @@ def run() -> Passed:
 
 
 def _run() -> Passed:
-    held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)
-    if held is None:
+    if leases.hold(apply.LEASE, apply.holder(), LEASE_S) is None:
         return Passed(leader=False)
     for attempt in range(ATTEMPTS):
-        now = time.time()
-        world = load_world(now)
-        plan = reconcile.plan(world, load_wanted(), now)
-        held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
-        if held is None:
-            return Passed(leader=False)
         try:
-            nodes = apply.commit(plan, version=world.version, held=held, now=now)
+            # The last try looks and writes in one go: where there is always news, no look would stand otherwise.
+            with transaction.atomic() if attempt == ATTEMPTS - 1 else contextlib.nullcontext():
+                if attempt == ATTEMPTS - 1:
+                    events.serialise()
+                steps, nodes = _attempt()
         except apply.Stale as e:
             log.info("planning again: %s", e)
             time.sleep(0.01 * 2**attempt)
             continue
         nudges.link(nodes)
-        return Passed(leader=True, steps=len(plan.steps), nodes=nodes)
+        return Passed(leader=True, steps=steps, nodes=nodes)
     return Passed(leader=True)
+
+
+def _attempt() -> tuple[int, frozenset[str]]:
+    """How many steps were carried out, and on which nodes. Raises `Stale`."""
+    now = time.time()
+    world = load_world(now)
+    plan = reconcile.plan(world, load_wanted(), now)
+    held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
+    if held is None:
+        raise apply.Stale("another plans now")
+    return len(plan.steps), apply.commit(plan, version=world.version, held=held, now=now)

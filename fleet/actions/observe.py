@@ -100,6 +100,21 @@ def beats(batch: Iterable[Beat]) -> None:
                     setattr(row, name, getattr(beat, name))
         fields = ["last_seen", "taken_generation", "load_1m", *_MOVING]
         models.Node.objects.bulk_update(rows, fields, batch_size=200)
+        _found_again([row.pk for row in rows])
+
+
+def _found_again(nodes: list[int]) -> None:
+    """Replicas that were given up on nodes that were merely silent, and have nothing new to tell."""
+    lost = models.Shard.objects.filter(node__in=nodes, replica__state=core.State.LOST, observed__in=core.ALIVE)
+    replicas = sorted(set(lost.values_list("replica_id", flat=True)))
+    if not replicas:
+        return
+    events.serialise()
+    parts: set[str] = set()
+    for replica in replicas:
+        parts |= _follow(replica, present=True, now=timezone.now())
+    if parts:
+        announce(*sorted(parts))
 
 
 def _foreign(node: models.Node, message: Report, store_id: str) -> bool:
@@ -188,7 +203,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         events.end(replica)
         models.Node.objects.filter(pk__in=touched).update(generation=F("generation") + 1)
         return {"fleet", "endpoints"}
-    ordered = replica.state in core.PLACED
+    ordered = replica.state in core.ORDERED
     next_try_at = datetime.fromtimestamp(outcome.next_try_at, UTC) if outcome.next_try_at is not None else None
     moved = events.move(
         replica,
@@ -199,7 +214,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         failures=outcome.failures,
         next_try_at=next_try_at,
     )
-    if ordered != (outcome.state in core.PLACED):
+    if ordered != (outcome.state in core.ORDERED):
         models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
     if outcome.state is core.State.PARKED:
         models.Claim.objects.filter(shard__replica=replica).delete()

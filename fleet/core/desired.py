@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.wire.messages import Desired
 from agent.wire.shard import ShardSpec
-from fleet.core.replica import PLACED
+from fleet.core.replica import ALIVE, ORDERED, State
 from fleet.core.world import ReplicaView
 
 
@@ -46,9 +46,9 @@ def desired(
             incarnation=replica.incarnation,
         )
         for replica in replicas
-        if replica.state in PLACED and replica.run is not None and replica.source is not None
+        if replica.state in ORDERED and replica.run is not None and replica.source is not None
         for shard in replica.shards
-        if shard.node == node
+        if shard.node == node and (replica.state is not State.LOST or shard.observed in ALIVE)
     )
     return Desired(
         stamp.store_id, stamp.term, stamp.generation, shards, synced=settled, taken_over=tuple(sorted(taken_over))

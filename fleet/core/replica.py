@@ -38,7 +38,11 @@ LEGAL: dict[State, frozenset[State]] = {
 """Where a replica may go from a state; from `stopping` only away."""
 
 PLACED = frozenset({*_RUNS, State.DRAINING, State.BACKOFF})
-"""What a node is asked to run. A lost node is not: when it is back, its report decides."""
+"""What runs, or is about to, on a node that is heard."""
+ORDERED = PLACED | {State.LOST}
+"""What a node is asked to run. Of a lost one only what it still ran when it was heard last: it may merely have been
+silent for a while, and when it is heard again that decides."""
+ALIVE = frozenset({ShardState.FETCHING, ShardState.STARTING, ShardState.LOADING, ShardState.READY})
 
 _WORST = (
     ShardState.FAILED,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent.wire.messages import Desired
 from fleet import apply, models
 from fleet.core.desired import Stamp, desired
-from fleet.core.replica import PLACED
+from fleet.core.replica import ORDERED
 from fleet.core.world import ReplicaView, ShardView
 from fleet.selectors.world import engine_key, replica_view, shard_view
 from llmgw.cluster import leases
@@ -19,21 +19,23 @@ from llmgw.cluster import leases
 class Position:
     """Where a node's desired state stands."""
 
+    term: int
     generation: int
     settled: bool
 
 
 def positions(link: str) -> dict[str, Position]:
-    """Of every node that this link holds; one query. A node that is absent was removed."""
+    """Of every node that this link holds. A node that is absent was removed."""
+    term = leases.term(apply.LEASE)
     rows = models.Node.objects.filter(link=link).values_list("node_id", "generation", "settled")
-    return {node: Position(generation, settled) for node, generation, settled in rows}
+    return {node: Position(term, generation, settled) for node, generation, settled in rows}
 
 
 def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
     """The whole wanted state of each of `nodes`."""
     names = dict(models.Node.objects.filter(node_id__in=nodes).values_list("pk", "node_id"))
     stood = {n.node_id: n for n in models.Node.objects.filter(pk__in=names)}
-    rows = models.Replica.objects.filter(state__in=PLACED, shards__node__in=names).distinct().order_by("id")
+    rows = models.Replica.objects.filter(state__in=ORDERED, shards__node__in=names).distinct().order_by("id")
     replicas = list(rows)
     shards: dict[int, list[ShardView]] = defaultdict(list)
     everywhere = dict(models.Node.objects.values_list("pk", "node_id")) if replicas else {}

@@ -94,7 +94,7 @@ class Rounds:
                 await self._refuse(session, Refused("certificate_revoked", sentence))
             elif where is None:
                 await self._refuse(session, Refused("unknown_node", f"the node {session.node_id} was removed"))
-            elif session.reported and session.sent != (self.store_id, where.generation, where.settled):
+            elif session.reported and session.sent != (where.term, where.generation, where.settled):
                 moved[session.node_id] = session
         await self._tell_settings([s for s in held if s.settings_version != found.settings_version], found)
         if moved:
@@ -141,7 +141,7 @@ class Rounds:
 
         async def one(session: Session, state: Desired) -> None:
             if await _sent(session, state):
-                session.sent = (state.store_id, state.generation, state.synced)
+                session.sent = (state.term, state.generation, state.synced)
                 session.told = None  # take the next heartbeat in whole: rows have moved under it
 
         await asyncio.gather(*(one(moved[node], state) for node, state in states.items()))

@@ -31,8 +31,8 @@ class Session:
     heard: float = field(default_factory=time.monotonic)
     reported: bool = False
     """Its full report is in the rows: only now may it be told what is wanted."""
-    sent: tuple[str, int, bool] | None = None
-    """(store, generation, settled) of the newest desired state that was sent."""
+    sent: tuple[int, int, bool] | None = None
+    """(term, generation, settled) of the newest desired state that was sent."""
     told: tuple[object, ...] | None = None
     """What its last heartbeat said, without the figures that always move."""
     answers: dict[str, asyncio.Future[Answer]] = field(default_factory=dict)

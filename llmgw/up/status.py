@@ -38,8 +38,12 @@ def of_model(model: str) -> OfModel:
 
 
 def _gone(replica: Replica) -> bool:
-    """Its row says ready, and its node has not been heard of since this control plane started."""
-    return any(not shard.node.connected for shard in replica.shards.all())
+    """Its row says ready, and its node has not reported since this control plane started."""
+    nodes = [shard.node for shard in replica.shards.all()]
+    return any(
+        not n.connected or n.reported_at is None or (n.connected_at is not None and n.reported_at < n.connected_at)
+        for n in nodes
+    )
 
 
 def line() -> str:

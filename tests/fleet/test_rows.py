@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agent.wire.shard import ShardState
 from catalog.models import Model
-from fleet import apply, models, passes, selectors
+from fleet import apply, events, models, passes, selectors
 from fleet.actions import nodes, observe, replicas
 from fleet.core import plan as steps
 from fleet.core.reconcile import plan
@@ -21,7 +21,7 @@ from fleet.link import orders
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.changes import versions
+from llmgw.cluster.changes import announce, versions
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import AuditEntry, Lease
 from tests.fleet.agents import FACTS
@@ -131,6 +131,54 @@ def test_a_lost_node_is_given_up_and_its_endpoints_withdrawn() -> None:
     assert [s.model for s in told("n2")] == ["tiny"]
 
 
+def test_a_node_that_was_merely_silent_keeps_its_engine() -> None:
+    joined()
+    replica = serving()
+    spec = told()[0]
+    long_ago = timezone.now() - timezone.timedelta(minutes=5)
+    models.Node.objects.update(last_seen=long_ago)
+    Lease.objects.filter(name=LINK).update(taken_at=long_ago)
+    passes.run()
+    replica.refresh_from_db()
+    assert replica.state == "lost"
+    assert told() == (spec,)  # its agent, if it still hears us, ends nothing
+    observe.beats([observe.Beat("n1", timezone.now())])  # it has no other news
+    replica.refresh_from_db()
+    assert replica.state == "ready"
+    passes.run()
+    assert models.Replica.objects.get().state == "ready"
+
+
+def test_a_lost_replica_whose_engine_is_known_to_have_ended_is_not_ordered() -> None:
+    joined()
+    replica = serving()
+    models.Replica.objects.update(state="lost")
+    models.Shard.objects.update(observed="failed")
+    assert told() == ()
+    joined()
+    passes.run()
+    replica.refresh_from_db()
+    assert replica.state == "stopping"
+
+
+def test_a_planner_gets_its_word_in_where_there_is_always_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined()
+    tiny()
+    serialise, quiet = events.serialise, []
+    monkeypatch.setattr(events, "serialise", lambda: (serialise(), quiet.append(True)))
+
+    def wanted() -> Any:
+        if not quiet:  # whoever has news waits while the planner holds the turn
+            announce("fleet")
+        found = load_wanted()
+        quiet.clear()
+        return found
+
+    monkeypatch.setattr(passes, "load_wanted", wanted)
+    assert passes.run().steps == 1
+    assert models.Replica.objects.get().state == "starting"
+
+
 def test_nobody_is_lost_while_nobody_could_be_heard() -> None:
     joined()
     replica = serving()
@@ -194,9 +242,9 @@ def test_the_steady_state_costs_a_fixed_number_of_queries() -> None:
         joined(f"n{number}")
     tiny(3)
     passes.run()
-    with CaptureQueriesContext(
-        connection,
-    ) as few:
+    lasting = timezone.now() + timezone.timedelta(minutes=5)  # a slow machine would renew it in one of the two passes
+    Lease.objects.update(expires_at=lasting)
+    with CaptureQueriesContext(connection) as few:
         assert passes.run().steps == 0
     for number in range(3, 30):
         joined(f"n{number}")
