@@ -37,6 +37,7 @@ class Cluster:
     key: str = ""
     password: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    clients: list[openai.OpenAI] = field(default_factory=list)
     prefix: tuple[str, ...] = ()
     """Before each command: `ip netns exec NAME` puts the cluster into a network namespace."""
 
@@ -80,6 +81,8 @@ class Cluster:
 
     def close(self) -> None:
         """End it whatever happened: in order where it can be, by the supervisor's own broom where not."""
+        for client in self.clients:
+            client.close()
         if self.process is not None and self.process.poll() is None:
             try:
                 self.stop()
@@ -167,7 +170,9 @@ class Cluster:
 
     def client(self, **options: Any) -> openai.OpenAI:
         defaults = {"api_key": self.key, "max_retries": 0, "timeout": 30}
-        return openai.OpenAI(base_url=f"{self.url}/v1", **{**defaults, **options})
+        made = openai.OpenAI(base_url=f"{self.url}/v1", **{**defaults, **options})
+        self.clients.append(made)
+        return made
 
     def post(self, path: str, body: Any, key: str | None = None, **options: Any) -> httpx.Response:
         return httpx.post(
