@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from fleet import apply, events, nudges
+from fleet import apply, events, keeping, nudges
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
@@ -57,6 +57,7 @@ def _run() -> Passed:
             time.sleep(0.01 * 2**attempt)
             continue
         nudges.link(nodes)
+        keeping.tidy_when_due()
         return Passed(leader=True, steps=steps, nodes=nodes)
     return Passed(leader=True)
 

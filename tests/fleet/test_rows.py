@@ -13,13 +13,14 @@ from django.utils import timezone
 
 from agent.wire.shard import ShardState
 from catalog.models import Model
-from fleet import apply, events, models, passes, selectors
+from fleet import apply, events, keeping, models, passes, selectors
 from fleet.actions import nodes, observe, replicas
 from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.link import orders
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
+from llmgw.cluster.actions import audit
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce, versions
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
@@ -159,6 +160,24 @@ def test_a_lost_replica_whose_engine_is_known_to_have_ended_is_not_ordered() -> 
     passes.run()
     replica.refresh_from_db()
     assert replica.state == "stopping"
+
+
+def test_histories_are_forgotten_when_they_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined()
+    serving()
+    audit.record(actor="test", action="test.old")
+    year_ago = timezone.now() - timezone.timedelta(days=365)
+    old = models.ReplicaEvent.objects.first()
+    assert old is not None
+    models.ReplicaEvent.objects.filter(pk=old.pk).update(at=year_ago)
+    AuditEntry.objects.update(at=year_ago)
+    kept = models.ReplicaEvent.objects.count() - 1
+    monkeypatch.setattr(keeping, "EVERY_S", 0)
+    passes.run()
+    assert models.ReplicaEvent.objects.count() == kept > 0
+    assert AuditEntry.objects.count() == 1
+    cluster_settings.put(path="keep.audit_days", value=30, actor="test")
+    assert keeping.tidy() == 1
 
 
 def test_a_planner_gets_its_word_in_where_there_is_always_news(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,14 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepSettings:
+    """Days after which replicas' histories and audit entries are forgotten."""
+
+    events_days: AtLeastOne = 90
+    audit_days: AtLeastOne = 730
+
+
+@dataclass(frozen=True, slots=True)
 class AgentOptions:
     """What an agent is told. `heartbeat_s` None: the fleet's. `labels` lie over those in the node's agent.yaml."""
 
@@ -81,6 +89,7 @@ class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     keys: KeySettings = field(default_factory=KeySettings)
+    keep: KeepSettings = field(default_factory=KeepSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""
