@@ -22,7 +22,7 @@ from llmgw.up.components import Component
 
 MARKER = "LLMGW_UP"
 _PAUSE_FIRST_S, _PAUSE_MOST_S, _QUIET_S = 0.2, 10.0, 60.0
-_LOG_MOST_BYTES = 16 * 1024 * 1024
+_LOG_MOST_BYTES, _LOG_KEPT_BYTES, _LOGS_EVERY_S = 16 * 1024 * 1024, 4 * 1024 * 1024, 60.0
 
 
 @dataclass(slots=True)
@@ -53,6 +53,7 @@ class Supervisor:
         self._sockets = sockets
         self._say = say
         self._clock = clock
+        self._logs_at = clock()
         self._running: dict[str, _Running] = {}
 
     def start(self, component: Component) -> None:
@@ -67,8 +68,12 @@ class Supervisor:
         return {name: one.restarts for name, one in self._running.items()}
 
     def tick(self) -> None:
-        """Notice the dead, start again what is due."""
+        """Notice the dead, start again what is due, keep logs short."""
         now = self._clock()
+        if now - self._logs_at >= _LOGS_EVERY_S:
+            self._logs_at = now
+            for name in self._running:
+                keep_short(self._logs / f"{name}.log")
         for one in self._running.values():
             if one.process is not None and (status := one.process.poll()) is not None:
                 lived = now - one.started
@@ -107,7 +112,7 @@ class Supervisor:
             descriptors.append(self._sockets[component.socket].fileno())
             environment["LLMGW_LISTEN_FD"] = str(descriptors[0])
         path = self._logs / f"{component.name}.log"
-        _rotate(path)
+        keep_short(path)
         with open(path, "ab", buffering=0) as log:
             one.process = subprocess.Popen(
                 component.argv,
@@ -170,10 +175,17 @@ def last_line(path: Path) -> str:
     return lines[-1][:200] if lines else ""
 
 
-def _rotate(path: Path) -> None:
+def keep_short(path: Path) -> None:
+    """Shortens a log that has grown too long where it stands: its writer appends, and goes on at the new end."""
     with contextlib.suppress(OSError):
-        if path.stat().st_size > _LOG_MOST_BYTES:
-            path.replace(path.with_suffix(".log.1"))
+        if path.stat().st_size <= _LOG_MOST_BYTES:
+            return
+        with open(path, "rb") as f:
+            f.seek(-_LOG_KEPT_BYTES, os.SEEK_END)
+            end = f.read(_LOG_KEPT_BYTES)
+        with contextlib.suppress(OSError):  # a full disk: then the end is lost too
+            path.with_suffix(".log.1").write_bytes(end)
+        os.truncate(path, 0)
 
 
 def _alive(pid: int) -> bool:

@@ -156,3 +156,19 @@ def test_one_up_a_home(tmp_path: Path) -> None:
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert f"already runs from this folder (pid {os.getpid()})" in other.stderr
     assert lock.holder(tmp_path) is None
+
+
+def test_the_log_of_one_that_runs_on_is_kept_short(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmgw.up.supervisor._LOG_MOST_BYTES", 40_000)
+    monkeypatch.setattr("llmgw.up.supervisor._LOG_KEPT_BYTES", 10_000)
+    monkeypatch.setattr("llmgw.up.supervisor._LOGS_EVERY_S", 0.1)
+    chatty = "import time\nfor i in range(10**9): print('line', i, flush=True); time.sleep(0.0001)"
+    supervisor.start(Component("chatty", (sys.executable, "-c", chatty)))
+    log = tmp_path / "chatty.log"
+    until(lambda: (tmp_path / "chatty.log.1").exists(), supervisor)
+    assert b"line" in (tmp_path / "chatty.log.1").read_bytes()
+    until(lambda: 0 < log.stat().st_size < 40_000, supervisor)
+    assert log.read_bytes()[:1] != b"\0"  # its writer goes on at the new end
+    assert supervisor.restarts() == {"chatty": 0}
