@@ -35,6 +35,7 @@ STATES: dict[str, str | Promise] = {
     "chosen": _("chosen"),
     "fits": _("fits"),
     "unfit": _("does not fit"),
+    "fine": _("fine"),
     "problem": _("problem"),
     "warning": _("warning"),
     "invalid": _("cannot be read"),

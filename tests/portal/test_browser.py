@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -226,6 +226,129 @@ def test_the_keyboard_reaches_the_content(open_page: Open) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
+def test_a_head_sorts_by_keyboard_and_keeps_the_filter(open_page: Open) -> None:
+    page = open_page("/admin/requests?outcome=ok")
+    head = page.locator("th", has_text="Duration").locator("a")
+    head.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Duration")
+    page.locator("th[aria-sort] a").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Duration")
+    assert "outcome=ok" in page.url
+    assert "sort=duration" in page.url
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Duration")
+
+
+@pytest.fixture
+def published_again(house: House) -> Iterator[None]:
+    """A change lets the web process publish what its store says: afterwards the engine by script is served again."""
+    yield
+    house.serve()
+
+
+@pytest.mark.usefixtures("published_again")
+def test_removing_a_model_asks_for_its_name(open_page: Open) -> None:
+    page = open_page("/admin/models/idle-model")
+    page.get_by_role("button", name="Remove").click()
+    go = page.locator("dialog button.danger")
+    expect(go).to_be_disabled()
+    page.locator("dialog input").fill("idle-modem")
+    expect(go).to_be_disabled()
+    page.locator("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Remove").click()
+    page.locator("dialog input").fill("idle-model")
+    page.keyboard.press("Enter")
+    expect(page.locator(".note.success")).to_contain_text("idle-model is removed")
+    assert page.url.endswith("/admin/models")
+
+
+def test_without_scripts_a_page_asks_for_the_name(open_page: Open, house: House) -> None:
+    page = open_page("/admin/nodes/node-3", expected="status of 422", java_script_enabled=False)
+    page.get_by_role("button", name="Remove").click()
+    page.fill("[name=confirm]", "node-4")
+    page.locator("button.danger").click()
+    expect(page.locator(".errorlist")).to_have_text("That is another name.")
+    page.get_by_role("link", name="Cancel").click()
+    page.wait_for_url("**/admin/nodes/node-3")
+
+
+@pytest.mark.usefixtures("published_again")
+def test_a_node_is_cordoned_and_tells_what_it_finds(open_page: Open) -> None:
+    page = open_page("/admin/nodes/node-3")
+    expect(page.locator("#doctor")).to_contain_text("The node did not answer.")
+    page.get_by_role("button", name="Cordon").click()
+    expect(page.locator(".note.success")).to_contain_text("Nothing new is placed on node-3")
+    page.get_by_role("button", name="Uncordon").click()
+    expect(page.locator(".note.success")).to_contain_text("node-3 takes replicas again")
+
+
+EVERY_PAGE = [
+    "/",
+    "/chat",
+    "/account",
+    "/account/usage?whose=all",
+    "/account/profile",
+    "/accounts/password/change/",
+    "/accounts/email/",
+    "/accounts/2fa/",
+    "/admin/",
+    "/admin/nodes",
+    "/admin/nodes/node-1",
+    "/admin/nodes/node-3",
+    "/admin/models",
+    "/admin/models/tiny",
+    "/admin/models/qwen2.5-72b",
+    "/admin/replicas",
+    "/admin/replicas/r-0000000004",
+    "/admin/replicas/r-0000000005",
+    "/admin/requests",
+    "/admin/requests/req_" + "0" * 26,
+    "/admin/tenants",
+    "/admin/people",
+    "/admin/audit",
+    "/admin/settings",
+    "/nothing",
+]
+WORDS_OF_A_PAGE = """() => {
+  const found = new Set();
+  const skip = "code, pre, bdi, kbd, script, style, [translate=no], [lang]:not(html)";
+  const walk = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = walk.currentNode.data.trim();
+    if (text && !walk.currentNode.parentElement.closest(skip)) found.add(text);
+  }
+  for (const name of ["title", "placeholder", "aria-label", "alt", "data-confirm", "data-confirm-do"])
+    for (const e of document.querySelectorAll(`[${name}]`))
+      if (!e.closest(skip)) found.add(e.getAttribute(name).trim());
+  return [...found];
+}"""
+THE_SAME = re.compile(
+    r"Model|curl|Python|UTC|chat, completions|404 · llmgw"
+    r"|[\d/ ]+(?:ms|GiB)(?: / \d+ GiB)?"
+    r"|(?:node-\d|tiny|qwen2\.5-72b|r-\d{10}|req_\d{26})(?: · llmgw)?"
+    r"|Ada|ada@example\.com|İstanbul Lab(?:/research(?:/assistants)?)?"
+    r"|llamacpp|EPYC 9354|Debian 12 x86_64|avx2|avx512f"
+)
+"""What both languages write alike, or what people and machines wrote."""
+
+
+def test_a_turkish_page_says_nothing_in_english(open_page: Open, house: House) -> None:
+    english, turkish = (open_page("/", language=language, expected="status of 404") for language in ("en", "tr"))
+    alike: dict[str, str] = {}
+    for path in EVERY_PAGE:
+        said = []
+        for page in (english, turkish):
+            page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/", 3)[2] + path)
+            page.wait_for_load_state()
+            said.append(set(page.evaluate(WORDS_OF_A_PAGE)))
+        for text in said[0] & said[1]:
+            if re.search(r"[^\W\d_]{2}", text):
+                alike.setdefault(text, path)
+    assert {text: path for text, path in alike.items() if not THE_SAME.fullmatch(text)} == {}
+
+
 AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa"]}, "resultTypes": ["violations"]}
 LOOKS = [("light", 1280), ("dark", 390)]
 
@@ -239,6 +362,9 @@ LOOKS = [("light", 1280), ("dark", 390)]
         ("/account/usage?whose=all", False),
         ("/chat", False),
         ("/admin/", False),
+        ("/admin/models/qwen2.5-72b", False),
+        ("/admin/nodes?sort=-cores", False),
+        ("/admin/nodes/node-1", False),
         ("/admin/replicas/r-0000000005", False),
         ("/admin/settings", False),
     ],

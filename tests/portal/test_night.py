@@ -209,3 +209,27 @@ def test_a_node_that_is_away_is_not_waited_for(admin: Client, seeded: seed.Seede
     page = _said(admin, "/admin/nodes/node-3/doctor")
     assert "did not answer" in page
     assert "node-3 is not connected" in page
+
+
+def test_findings_are_told_by_word_and_sign(admin: Client) -> None:
+    from django.template.loader import render_to_string
+
+    from llmgw.portal import doctor
+
+    found = doctor.read(
+        [
+            {
+                "check": "disk",
+                "level": "problem",
+                "reason": {"code": "low", "sentence": "<b>full</b>", "command": "df"},
+            },
+            {"check": "clock", "level": "ok", "reason": {"code": "fine", "sentence": "it agrees"}},
+        ]
+    )
+    shown = render_to_string("portal/nodes/doctor.html", {"examination": found})
+    assert shown.index("problem") < shown.index("fine")
+    assert "&lt;b&gt;full&lt;/b&gt;" in shown
+    assert '<code translate="no">df</code>' in shown
+    strange = doctor.read([{"check": 1}])
+    assert strange.problem is not None
+    assert "cannot be read" in strange.problem.sentence
