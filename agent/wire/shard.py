@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -60,9 +61,24 @@ class ShardSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Equal when a running engine would be started the same way again (the incarnation aside)."""
-        plain = msgspec.json.encode(replace(self, incarnation=0), order="deterministic")
+        """Equal when a running engine would be started the same way again (the incarnation aside).
+
+        Only what differs from its default counts: a field that a newer version adds leaves the fingerprints of
+        running engines as they are, so that an upgrade restarts none of them.
+        """
+        plain = msgspec.json.encode(_told(replace(self, incarnation=0)), order="deterministic")
         return hashlib.sha256(plain).hexdigest()[:16]
+
+
+def _told(value: Any) -> Any:
+    """A value as builtins, without the fields of dataclasses that have their defaults."""
+    if not is_dataclass(value):
+        return value
+    return {f.name: _told(getattr(value, f.name)) for f in fields(value) if getattr(value, f.name) != _default(f)}
+
+
+def _default(f: Field[Any]) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default
 
 
 class ShardState(StrEnum):

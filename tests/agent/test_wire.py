@@ -223,3 +223,11 @@ def test_the_fingerprint_leaves_the_incarnation_out() -> None:
 
     assert replace(SPEC, incarnation=9).fingerprint == SPEC.fingerprint
     assert replace(SPEC, port=9101).fingerprint != SPEC.fingerprint
+
+
+def test_a_field_that_is_added_later_leaves_fingerprints_as_they_are() -> None:
+    """The golden value: running engines are compared by it, so it may never change for the same start."""
+    spec = ShardSpec(
+        "r-1.0", "r-1", "tiny", Profile("cpu", "llamacpp", args=("--mlock",)), Source("starter:tiny"), 18100, "key"
+    )
+    assert spec.fingerprint == "d742676d2d52f087"
