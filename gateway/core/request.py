@@ -30,6 +30,8 @@ class Request:
     """`stream_options` is in the body."""
     max_tokens: int | None
     images: bool
+    choices: int = 1
+    """How many answers are asked for: each must end."""
 
 
 class _Options(msgspec.Struct):
@@ -51,6 +53,7 @@ class _Body(msgspec.Struct):
     stream_options: _Options | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    n: int | None = None
 
 
 class _Chat(_Body):
@@ -103,7 +106,18 @@ def read(endpoint: str, body: bytes) -> Request:
     wants = isinstance(options, _Options) and options.include_usage is True
     most = found.max_completion_tokens if found.max_completion_tokens is not None else found.max_tokens
     stream = bool(found.stream) and endpoint != EMBEDDINGS
-    return Request(endpoint, found.model, stream, wants, given, most, images)
+    choices = found.n or 1
+    if endpoint == COMPLETIONS:
+        choices *= _prompts(bytes(found.prompt))
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices)
+
+
+def _prompts(prompt: bytes) -> int:
+    """Of a completion: one, or a list of texts or of token lists (a list of tokens is one)."""
+    if not prompt.startswith(b"["):
+        return 1
+    found: list[msgspec.Raw] = msgspec.json.decode(prompt, type=list[msgspec.Raw])
+    return max(1, len(found)) if found and bytes(found[0])[:1] in (b'"', b"[") else 1
 
 
 def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:

@@ -6,6 +6,8 @@ failed attempt can be made again.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -23,16 +25,24 @@ if TYPE_CHECKING:
 MOST_WHOLE_BYTES = 256 * 1024 * 1024
 """Of an answer that is not streamed."""
 MOST_ERROR_BYTES = 1024 * 1024
+READ_THROUGH_BYTES = 256 * 1024
+"""Up to here a whole answer is checked to be JSON; of a longer one only its ends are looked at."""
+AFTER_FINISH_S = 10.0
+"""For what may follow the last `finish_reason`: the counts and `[DONE]`."""
+AFTER_DONE_S = 0.25
+"""For the engine to end its answer, so that its connection can be kept; nobody waits for it."""
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
 _DONE = b"data: [DONE]\n\n"
+_LAST = b"}\n\n" + _DONE
 _ENDED = b'finish_reason":"'
 _ENDED_SPACED = b'finish_reason": "'
 _MARKS = (usage.MARK, b"error", _ENDED, _ENDED_SPACED)
 """What makes an event worth a second look; the rest of a stream is passed on unread."""
+_ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*[{"]')
 _OWN_FAULT = (401, 403)
 _AGAIN = (408, 429)
 
@@ -74,6 +84,7 @@ class Waits:
     """Deadlines of one attempt, and the comments that keep a silent stream open."""
 
     __slots__ = (
+        "_content_by",
         "_ends_at",
         "_exchange",
         "_heard",
@@ -89,7 +100,7 @@ class Waits:
         self._exchange, self.connection, self.policies = exchange, connection, policies
         self._stream = exchange.request is not None and exchange.request.stream
         self._ends_at = now + policies.generation_timeout_s
-        self._silence_ends = now + policies.header_timeout_s
+        self._silence_ends = self._content_by = now + policies.header_timeout_s
         self._keepalive_at = now + policies.keepalive_s if self._stream else self._ends_at
         self._heard = False
 
@@ -116,10 +127,15 @@ class Waits:
 
     def heard(self) -> float:
         """Something came: the next deadline."""
-        now = self._exchange.loop.time()
-        self._silence_ends = now + self.policies.idle_timeout_s
+        now, tally = self._exchange.loop.time(), self._exchange.tally
+        idle_ends = now + (
+            min(self.policies.idle_timeout_s, AFTER_FINISH_S) if tally.finished else self.policies.idle_timeout_s
+        )
         if self._stream:
             self._keepalive_at = now + self.policies.keepalive_s
+            if not tally.content_sent:  # a role or a comment is no sign that the prompt has been read
+                idle_ends = max(idle_ends, self._content_by)
+        self._silence_ends = idle_ends
         return self.deadline()
 
     def deadline(self) -> float:
@@ -145,10 +161,10 @@ class Stream:
 
     __slots__ = (
         "_done",
+        "_ended",
         "_exchange",
         "_held",
         "_inflate",
-        "_newest",
         "_reader",
         "_tally",
         "_twins",
@@ -161,10 +177,11 @@ class Stream:
         self._reader = sse.Reader()
         self._tally = exchange.tally
         self._held: list[bytes] = []
-        self._newest = b""
         self._twins = self._done = False
         assert exchange.request is not None
         self._wants_usage = exchange.request.wants_usage
+        self._ended: set[int] = set()
+        self._tally.finished = False
 
     async def run(self) -> Failure | None:
         client, reader, tally, waits = self._exchange.client, self._reader, self._tally, self._waits
@@ -174,26 +191,28 @@ class Stream:
                 data = await read(deadline)
                 if data is None:
                     if (failure := await waits.late()) is not None:
-                        return failure
+                        return await self._close(b"") if tally.finished else failure
                     deadline = waits.deadline()
                     continue
                 if not data:
                     return await self._end()
-                deadline = waits.heard()
                 block = reader.feed(self._inflate(data) if self._inflate is not None else data)
                 if not block:
+                    deadline = waits.heard()
                     continue
                 if not tally.content_sent:
                     block = await self._until_content(block)
                 else:
                     block = self._inspect(block)
                     tally.events += block.count(b"\n\n")
+                if self._done:
+                    return await self._close(block)
+                deadline = waits.heard()
                 if block:
-                    self._newest = block
                     await client.send(block)
         except UpstreamError as e:
-            return self._cut(str(e), e)
-        except _Reported as e:
+            return await self._cut(str(e), e)
+        except _Broken as e:
             if e.before and tally.content_sent:
                 await client.send(e.before)
             return e.failure
@@ -207,9 +226,13 @@ class Stream:
             end = sse.end_of_first(block, at)
             seen = chunk.look(sse.parse(block[at:end]))
             if seen.error is not None:
-                raise _Reported(seen.error)
+                raise _Broken(_reported(seen.error))
+            if seen.garbage:
+                raise _Broken(_GARBAGE)
+            if seen.done:
+                raise _Broken(Failure(Kind.RESET, "the engine ended the stream before it said anything"))
             self._twins = self._twins or seen.both_reasonings
-            if seen.content or seen.done:
+            if seen.content:
                 self._tally.content_sent = True
                 self._tally.ttft_s = time.perf_counter() - self._exchange.began
             at = end
@@ -220,7 +243,7 @@ class Stream:
             return b""
         try:
             block = self._inspect(b"".join(self._held))
-        except _Reported:
+        except _Broken:
             self._tally.content_sent = False  # nothing of it is out: it can be made again
             raise
         self._tally.events += max(1, block.count(b"\n\n", at))
@@ -231,37 +254,46 @@ class Stream:
         return block
 
     def _inspect(self, block: bytes) -> bytes:
-        """Take what must not reach the client out of `block`; raises `_Reported` at an error. What lies before the
+        """Take what must not reach the client out of `block`; raises `_Broken` at an error. What lies before the
         first mark is passed as it is."""
         marked = [at for mark in _MARKS if (at := block.find(mark)) >= 0]
+        if (odd := _odd(block)) >= 0:
+            marked.append(odd)
         if not marked and not self._twins:
             return block
         start = 0 if self._twins else block.rfind(b"\n\n", 0, min(marked)) + 2
         start = start if start > 1 else 0
         kept = [block[:start]]
         for raw in sse.split(block[start:]):
+            if self._done:
+                break  # nothing may follow it
             try:
                 kept.append(self._clean(raw))
             except chunk.BadEnding as e:
-                error = chunk.EngineError(f"the engine gave up on the answer (finish_reason {e})", str(e))
-                raise _Reported(error, b"".join(kept)) from None
-            except _Reported as e:
+                raise _Broken(_gave_up(e), b"".join(kept)) from None
+            except _Broken as e:
                 e.before = b"".join(kept)
                 raise
         return b"".join(kept)
 
     def _clean(self, raw: bytes) -> bytes:
-        if b"[DONE]" in raw and sse.parse(raw).data == chunk.DONE:
-            self._done = True
-            return raw
+        if _odd(raw) >= 0:
+            data = sse.parse(raw).data
+            if data is None:
+                return raw
+            if data.strip() == chunk.DONE:
+                self._done = True
+                return raw
+            if not chunk.is_object(data):
+                raise _Broken(_GARBAGE)
         if _ENDED in raw or _ENDED_SPACED in raw:
-            self._tally.finished = True
             raw = chunk.mend_endings(raw)
+            self._finish(raw)
         if usage.MARK in raw or b"error" in raw:
             event = sse.parse(raw)
             seen = chunk.look(event)
             if seen.error is not None:
-                raise _Reported(seen.error)
+                raise _Broken(_reported(seen.error))
             if event.data is not None and usage.MARK in event.data:
                 if seen.usage is not None:
                     self._tally.usage = usage.of(seen.usage) or self._tally.usage
@@ -275,25 +307,24 @@ class Stream:
                 raw = _event(event.name, chunk.without_twin(event.data))
         return raw
 
+    def _finish(self, raw: bytes) -> None:
+        self._ended.update(chunk.look(sse.parse(raw)).ended)
+        assert self._exchange.request is not None
+        self._tally.finished = len(self._ended) >= self._exchange.request.choices
+
     async def _end(self) -> Failure | None:
-        """The engine's stream ended in order."""
-        client, tally, rest = self._exchange.client, self._tally, self._reader.rest
-        self._done = self._done or self._newest.rstrip().endswith(chunk.DONE)
-        last = b""
+        """The engine's stream ended in order, and without `[DONE]`."""
+        rest, last = self._reader.rest.rstrip(b"\r\n"), b""
         if rest.strip():
             error = chunk.tail_error(rest)
             if error is not None:
-                return _Reported(error).failure
-            last = await self._last(rest.rstrip(b"\r\n") + b"\n\n")
-        if not self._done and not tally.finished:
-            return Failure(Kind.RESET, "the engine ended the stream before the end of its answer")
-        if not tally.content_sent:  # an answer of nothing is an answer
-            tally.content_sent = True
-            if not client.opened:
-                await client.open(200, [*_STREAM_HEADERS, *self._exchange.answer_headers()])
-            last = b"".join(self._held) + last
-        await client.close(last if self._done else last + _DONE)
-        return None
+                return _reported(error)
+            data = sse.parse(rest).data
+            if data is not None and (data.strip() == chunk.DONE or chunk.is_object(data)):  # else cut off in its middle
+                last = await self._last(rest + b"\n\n")
+        if self._done or self._tally.finished:
+            return await self._close(last)
+        return Failure(Kind.RESET, "the engine ended the stream before the end of its answer")
 
     async def _last(self, raw: bytes) -> bytes:
         """An event whose blank line never came, ended for it."""
@@ -301,49 +332,89 @@ class Stream:
             return self._inspect(raw)
         return await self._until_content(raw)
 
-    def _cut(self, sentence: str, error: UpstreamError) -> Failure:
+    async def _close(self, last: bytes) -> Failure | None:
+        """The answer is whole: out with its end. What the engine still says or holds open concerns nobody."""
+        await self._exchange.client.close(last if self._done else last + _DONE)
+        connection = self._waits.connection
+        if not connection.done:
+            with contextlib.suppress(UpstreamError):
+                await connection.read(self._exchange.loop.time() + AFTER_DONE_S)
+        return None
+
+    async def _cut(self, sentence: str, error: UpstreamError) -> Failure | None:
         """The connection broke: some engines leave a bare error behind."""
         found = chunk.tail_error(self._reader.rest)
         if found is not None:
-            return _Reported(found).failure
+            return _reported(found)
+        if self._tally.finished:
+            return await self._close(b"")
         if not self._tally.content_sent and error.stale:
             raise error
         return Failure(Kind.RESET, f"the engine failed in the middle of its answer: {sentence}")
 
 
-class _Reported(Exception):
-    """The engine said in-band that it failed. `before`: what came ahead of it and may be passed on."""
+class _Broken(Exception):
+    """The stream must not go on. `before`: what came ahead of the fault and may be passed on."""
 
-    def __init__(self, error: chunk.EngineError, before: bytes = b"") -> None:
-        super().__init__(error.sentence)
-        self.failure = Failure(Kind.REPORTED, f"the engine reported an error: {error.sentence}", error.code)
+    def __init__(self, failure: Failure, before: bytes = b"") -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
         self.before = before
+
+
+def _reported(error: chunk.EngineError) -> Failure:
+    return Failure(Kind.REPORTED, f"the engine reported an error: {error.sentence}", error.code)
+
+
+def _gave_up(ending: chunk.BadEnding) -> Failure:
+    return Failure(Kind.REPORTED, f"the engine gave up on the answer (finish_reason {ending})", str(ending))
+
+
+_GARBAGE = Failure(Kind.BAD_ANSWER, "the engine sent what is no part of an answer")
+
+
+def _odd(block: bytes) -> int:
+    """Where something begins that may not be an event of one line of JSON; -1 when all of `block` looks like that.
+    Comments, `[DONE]`, other line ends and garbage are looked at one by one."""
+    if not block.startswith(b"data: {"):
+        return 0
+    usual = block.count(b"}\n\ndata: {") + 1
+    if block.endswith(b"}\n\n"):
+        return -1 if block.count(b"\n\n") == usual else 0
+    return len(block) - len(_DONE) if block.endswith(_LAST) and block.count(b"\n\n") == usual + 1 else 0
 
 
 async def _whole(exchange: Exchange, waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Failure | None:
     body = await _all(waits, inflate, MOST_WHOLE_BYTES)
     if isinstance(body, Failure):
         return body
-    if body.startswith(b'{"error"'):
-        return _Reported(chunk.look(sse.Event(body)).error or chunk.error_of(None, body)).failure
-    tally = exchange.tally
+    if _ERROR.match(body):
+        return _reported(chunk.look(sse.Event(body)).error or chunk.error_of(None, body))
+    connection, client, tally = waits.connection, exchange.client, exchange.tally
+    kind = connection.header(b"content-type") or b"application/json"
+    assert exchange.request is not None
+    if exchange.request.stream:
+        return Failure(Kind.BAD_ANSWER, "the engine answered a streamed request in one piece")
+    if kind.startswith(b"text/event-stream") or not _is_answer(body, connection.framed):
+        return _GARBAGE
     if b"finish_reason" in body:
         try:
             body = chunk.mend_endings(body)
         except chunk.BadEnding as e:
-            return Failure(Kind.REPORTED, f"the engine gave up on the answer (finish_reason {e})", str(e))
+            return _gave_up(e)
     tally.usage = usage.find(body)
     if tally.usage is None or tally.usage.completion is None:
         tally.text_tokens = usage.estimate_answer(body)
     tally.content_sent = tally.finished = True
-    client = exchange.client
-    if client.opened:
-        error = errors.EngineFailed("the engine answered a streamed request in one piece")
-        await client.close(error.event())
-        return None
-    kind = waits.connection.header(b"content-type") or b"application/json"
-    await client.whole(waits.connection.status, [(b"content-type", kind), *exchange.answer_headers()], body)
+    await client.whole(connection.status, [(b"content-type", kind), *exchange.answer_headers()], body)
     return None
+
+
+def _is_answer(body: bytes, framed: bool) -> bool:
+    """Whether `body` is a JSON object. Only one whose length nothing told may have been cut short."""
+    if len(body) <= READ_THROUGH_BYTES or not framed:
+        return chunk.is_object(body)
+    return body[:64].lstrip().startswith(b"{") and body[-64:].rstrip().endswith(b"}")
 
 
 async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Failure | None:

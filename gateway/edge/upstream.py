@@ -95,6 +95,11 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def framed(self) -> bool:
+        """Whether the answer says how long it is: one that does not ends with its connection."""
+        return self._framed
+
     def send(self, head: bytes, body: bytes = b"", headless: bool = False) -> None:
         """Begin an exchange. `headless`: the answer has no body whatever its headers say (HEAD)."""
         self._begin(headless)
