@@ -32,6 +32,8 @@ class Request:
     images: bool
     choices: int = 1
     """How many answers are asked for: each must end."""
+    user: bytes = b""
+    """The value of `user` as it came, for routing."""
 
 
 class _Options(msgspec.Struct):
@@ -54,6 +56,7 @@ class _Body(msgspec.Struct):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n: int | None = None
+    user: msgspec.Raw = _ABSENT
 
 
 class _Chat(_Body):
@@ -109,7 +112,9 @@ def read(endpoint: str, body: bytes) -> Request:
     choices = found.n or 1
     if endpoint == COMPLETIONS:
         choices *= _prompts(bytes(found.prompt))
-    return Request(endpoint, found.model, stream, wants, given, most, images, choices)
+    user = bytes(found.user)
+    user = b"" if user in _NOTHING else user
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, user)
 
 
 def _prompts(prompt: bytes) -> int:

@@ -117,6 +117,8 @@ class Policies:
     """Silence after which a stream is opened with empty comments."""
     max_body_bytes: int = 32 * 1024 * 1024
     retries: int = 2
+    route_by: str = "predicted"
+    """predicted | least_load | prefix | round_robin: see `gateway.core.router`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.core import chunk, errors, sse, usage
+from gateway.core import chunk, errors, retry_after, sse, usage
 from gateway.core.retry import Failure, Kind
 from gateway.core.snapshot import Policies
 from gateway.edge.client import KEEPALIVE, Headers
@@ -45,6 +45,7 @@ _MARKS = (usage.MARK, b"error", _ENDED, _ENDED_SPACED)
 _ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*[{"]')
 _OWN_FAULT = (401, 403)
 _AGAIN = (408, 429)
+_SAYS_WHEN = (429, 503)
 
 
 class Tally:
@@ -235,6 +236,7 @@ class Stream:
             if seen.content:
                 self._tally.content_sent = True
                 self._tally.ttft_s = time.perf_counter() - self._exchange.began
+                self._exchange.first_content()
             at = end
         self._held.append(block)
         if not self._tally.content_sent:
@@ -428,7 +430,12 @@ async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Fa
     error = errors.from_engine(status, body)
     if 400 <= status < 500 and status not in _AGAIN:
         raise error
-    return Failure(Kind.STATUS, f"the engine answered with status {status}: {error.sentence}", str(status), status)
+    wait = None
+    if status in _SAYS_WHEN:
+        say = waits.connection.header
+        wait = retry_after.wait_s(say(b"retry-after"), say(b"date"), say(b"retry-after-ms"), now=time.time())
+    sentence = f"the engine answered with status {status}: {error.sentence}"
+    return Failure(Kind.STATUS, sentence, str(status), status, wait)
 
 
 async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int) -> bytes | Failure:

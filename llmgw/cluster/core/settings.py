@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ class GatewaySettings:
     keepalive_s: Seconds = 15.0
     max_body_bytes: AtLeastOne = 32 * 1024 * 1024
     retries: Count = 2
+    route_by: Literal["predicted", "least_load", "prefix", "round_robin"] = "predicted"
 
 
 @dataclass(frozen=True, slots=True)
