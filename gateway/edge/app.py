@@ -17,7 +17,8 @@ from gateway.core import request as requests
 from gateway.core.snapshot import PARTS, ModelEntry
 from gateway.edge import listing
 from gateway.edge import live as live_figures
-from gateway.edge.client import Client, ClientLeft, Receive, Scope, Send
+from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
+from gateway.edge.client import Client, ClientLeft
 from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
 from gateway.edge.passthrough import Passthrough
@@ -72,11 +73,11 @@ class Edge:
         return self._names.get(asked) or self._names.get(fold(asked))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = Client(scope, receive, send)
+        client = AsgiClient(scope, receive, send)
         path = scope["path"]
         endpoint = requests.PATHS.get(path)
         if endpoint is not None:
-            await Exchange(self, client, endpoint).run()
+            await self.infer(client, endpoint)
         elif path == "/v1" or path.startswith("/v1/"):
             await self._other(client, path)
         elif path == "/health":
@@ -85,6 +86,10 @@ class Edge:
             await self._ready(client)
         else:
             await self.passthrough.serve(client, self.snapshots.current.policies.max_body_bytes)
+
+    async def infer(self, client: Client, endpoint: str) -> None:
+        """One request of the inference path."""
+        await Exchange(self, client, endpoint).run()
 
     async def _other(self, client: Client, path: str) -> None:
         """The rest of /v1: the list of models, and what there is not."""
@@ -101,7 +106,7 @@ class Edge:
             await client.whole(200, [_JSON, *headers], body)
 
     def _models(self, client: Client, path: str, now: float) -> bytes:
-        method = client.scope["method"]
+        method = client.method
         if path != listing.PATH and not path.startswith(f"{listing.PATH}/"):
             raise errors.UnknownPath(f"there is no {method} {path[:200]} here")
         if method not in ("GET", "HEAD"):

@@ -84,8 +84,8 @@ class Exchange:
         own = client.header(b"x-client-request-id")
         if own and len(own) <= 128 and own.isascii() and own.decode().isprintable():
             self.headers.append((b"x-client-request-id", own))
-        if client.scope["method"] != "POST":
-            raise errors.WrongMethod(f"{client.scope['path']} takes POST, not {client.scope['method']}", "POST")
+        if client.method != "POST":
+            raise errors.WrongMethod(f"{client.path} takes POST, not {client.method}", "POST")
         snapshot = edge.snapshots.current
         token = principal.token_of(client.header(b"authorization"), client.header(b"x-api-key"))
         self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
