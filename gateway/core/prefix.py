@@ -1,10 +1,10 @@
 """Which replica has read the beginning of a text already: an approximate radix tree over requests, bounded. Pure.
 
 The text is the raw bytes of the request from its messages on (all of them, so that a conversation is found by its whole
-past), cut at fixed places: every 128 bytes at first, then each block an eighth of what lies before it, so that a long text costs
-some fifty hashes and what is matched is known to an eighth. Each block's name is the hash of itself and of all that
-leads to it, and so one dict is the tree: a name stands for one path. Bytes and not tokens, because every engine
-tokenizes differently and the gateway parses no more than it must; for the same reason pictures count as their text.
+past), cut at fixed places: every 128 bytes at first, then each block an eighth of what lies before it, so that a long
+text costs some fifty hashes and what is matched is known to an eighth. Each block's name is the hash of itself and of
+all that leads to it, and so one dict is the tree: a name stands for one path. Bytes and not tokens, because every
+engine tokenizes differently and the gateway parses no more than it must; so a picture counts as its text.
 
 What is remembered is what this edge sent where, not what an engine still holds: `Pace.trust` learns the difference.
 """

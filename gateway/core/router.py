@@ -1,8 +1,8 @@
 """Which replica gets a request: filters drop, scorers add, one choice with its reason. Pure.
 
 A scorer tells seconds until the first token that one property of a replica costs; the least sum, divided by the
-replica's weight, wins. Replicas within a tenth of the best are equals: of these the one that has read most of the text, then
-the one whose turn it is. A rule is one function and one line in `MUST`, `RATHER` or `SCORERS`.
+replica's weight, wins. Replicas within a tenth of the best are equals: of these the one that has read most of the text
+is taken, then the one whose turn it is. A rule is one function and one line in `MUST`, `RATHER` or `SCORERS`.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ SCORERS: dict[str, tuple[Scorer, ...]] = {
     ROUND_ROBIN: (nothing,),
 }
 """By policy. `prefix` follows the cached text while the replica is not too busy, and scores for the rest."""
+BLIND = (LEAST_LOAD, ROUND_ROBIN)
+"""Policies to which texts mean nothing."""
 
 
 # -- the choice
@@ -169,6 +171,8 @@ def _choose_among(loads: Sequence[L], ask: Ask, tree: Prefixes | None) -> Choice
 
 def _best(left: Sequence[L], known: int, ask: Ask, tree: Prefixes | None) -> Choice[L]:
     text, size = ask.text, ask.text.size
+    if ask.policy in BLIND:
+        tree = None
     matches = tree.match(text, [x.bit for x in left]) if tree is not None and text.names else [0] * len(left)
     if len(left) == 1:
         return Choice(left[0], _only(known), matches[0])

@@ -19,6 +19,7 @@ from gateway.edge import listing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
 from gateway.edge.client import Client, ClientLeft
+from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
 from gateway.edge.passthrough import Passthrough
@@ -55,7 +56,8 @@ class Edge:
         self.loop = asyncio.get_running_loop()
         self.spool.schedule_with(self.loop.call_soon)
         self.snapshots.load_from_disk()
-        self._tasks = [self.loop.create_task(self.snapshots.run()), self.loop.create_task(self._each_second())]
+        runs = (self.snapshots.run(), self._each_second(), EngineMetrics(self.fleet).run())
+        self._tasks = [self.loop.create_task(run) for run in runs]
         for task in self._tasks:
             task.add_done_callback(_fatal)
 
