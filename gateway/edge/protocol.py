@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.core import errors
@@ -47,7 +48,12 @@ class EdgeProtocol(HttpToolsProtocol):
     # -- the connection
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as e:
+            self._decline_upgrade(data[e.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
@@ -61,6 +67,20 @@ class EdgeProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             super().send_400_response(msg)
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """The JDK's client asks for HTTP/2 with its first request. An upgrade may be passed over; but the parser stops
+        there, so a new one is given the head again, without it."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self.send_400_response("CONNECT is not for this server.")
+            return
+        closes = any(n == b"connection" and b"close" in v.lower() for n, v in self.headers)
+        lines = [b"%b %b HTTP/1.1" % (method, self.url)]
+        lines += [b"%b: %b" % pair for pair in self.headers if pair[0] not in (b"upgrade", b"connection")]
+        lines += [b"connection: close"] if closes else []
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -101,7 +121,9 @@ class EdgeProtocol(HttpToolsProtocol):
         path = self.url.partition(b"?")[0]
         endpoint = _ENDPOINTS.get(path)
         parser = self.parser
-        if endpoint is None or parser.get_method() != b"POST" or parser.should_upgrade():
+        if parser.should_upgrade():
+            return
+        if endpoint is None or parser.get_method() != b"POST":
             self._through_asgi()
             return
         version, keep_alive = parser.get_http_version(), parser.should_keep_alive()
@@ -124,7 +146,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._reading is not None:
             self._reading.fed_all()
-        else:
+        elif not self.parser.should_upgrade():
             super().on_message_complete()
 
     def _through_asgi(self) -> None:
