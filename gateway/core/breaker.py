@@ -56,9 +56,10 @@ class Breaker:
             return self
         return CLOSED
 
-    def released(self) -> Breaker:
-        """The probe ended without a verdict (its client left, or its request was at fault): another may go."""
-        return replace(self, probe_until=0.0) if self.probe_until else self
+    def released(self, probe_until: float) -> Breaker:
+        """The probe that was let go until `probe_until` ended without a verdict (its client left, or its request was at
+        fault): another may go. One that was let go since is not touched."""
+        return replace(self, probe_until=0.0) if self.probe_until == probe_until else self
 
 
 CLOSED = Breaker()

@@ -121,7 +121,7 @@ class Load:
 class Ticket:
     """One attempt on one replica. `end` must follow, and may be called again."""
 
-    __slots__ = ("_ahead", "_first_s", "_free", "_load", "_open", "_probe", "_unread", "began", "matched", "size")
+    __slots__ = ("_ahead", "_first_s", "_free", "_load", "_open", "_probe_until", "_unread", "began", "matched", "size")
 
     def __init__(self, load: Load, now: float, size: int, matched: int) -> None:
         self._load, self.began, self.size, self.matched = load, now, size, matched
@@ -134,11 +134,13 @@ class Ticket:
         load.turn.at = max(load.turns, load.turn.at)
         load.turns = load.turn.at + 1.0 / load.weight
         self._open = True
-        self._probe = False
+        self._probe_until = 0.0
+        """Of the permission that it has from a half-open breaker."""
         if load.breaker is not CLOSED:
             before = load.breaker
             load.breaker = before.sent(now)
-            self._probe = load.breaker is not before
+            if load.breaker is not before:
+                self._probe_until = load.breaker.probe_until
 
     def first(self, now: float) -> None:
         """The first content of a stream came: its prompt is read, and the replica is alive."""
@@ -163,7 +165,6 @@ class Ticket:
 
     def failed(self, now: float, at_once: bool = False) -> None:
         self._load.breaker = self._load.breaker.failed(now, at_once)
-        self._probe = False
 
     def end(self) -> None:
         if not self._open:
@@ -172,8 +173,8 @@ class Ticket:
         self._read()
         load = self._load
         load.in_flight -= 1
-        if self._probe and load.breaker is not CLOSED:
-            load.breaker = load.breaker.released()
+        if self._probe_until:
+            load.breaker = load.breaker.released(self._probe_until)
 
     def _read(self) -> None:
         self._load.unread -= self._unread

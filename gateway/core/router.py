@@ -30,6 +30,8 @@ MATCH = 0.3
 """Share of a text from which the policy `prefix` follows it."""
 GUARD = 1.5
 """A replica that is full and busier than this, relative to all, is too busy to be followed to."""
+CROWD = 3.0
+"""How much a second of reading costs the others when every place is taken."""
 _FULL_S = 0.02
 """What a replica that is full but for no queue costs: a batch makes each of its members slower."""
 
@@ -54,11 +56,13 @@ class Choice(NamedTuple, Generic[L]):
 
 @dataclass(slots=True)
 class Work:
-    """One request: `size` of its text in bytes; `rate` and `service_s` for replicas whose own are not known yet."""
+    """One request: `size` of its text in bytes; `rate` and `service_s` for replicas whose own are not known yet.
+    `crowd`: requests at all replicas relative to their places."""
 
     size: int
     rate: float = RATE
     service_s: float = SERVICE_S
+    crowd: float = 0.0
 
 
 # -- filters
@@ -118,9 +122,10 @@ def queue(load: Load, matched: int, work: Work) -> float:
 
 
 def reading(load: Load, matched: int, work: Work) -> float:
-    """Prompts that it has yet to read, and what it does not know of this one."""
+    """Prompts that it has yet to read, and what it does not know of this one. The latter also delays those who come
+    after: the more so, the busier all are, and so affinity is worth most under load."""
     pace = load.pace
-    return (load.unread + work.size - matched * pace.trust) / (pace.rate or work.rate)
+    return (load.unread + (work.size - matched * pace.trust) * (1.0 + CROWD * work.crowd)) / (pace.rate or work.rate)
 
 
 def pressure(load: Load, matched: int, work: Work) -> float:
@@ -229,8 +234,10 @@ def _home(left: Sequence[L], session: int) -> int:
 def _work(left: Sequence[Load], size: int) -> Work:
     """For a replica that was not measured yet, the mean of those that were."""
     rates = services = 0.0
-    measured = served = 0
+    measured = served = there = places = 0
     for load in left:
+        there += load.in_flight + load.others
+        places += load.parallel
         pace = load.pace
         if pace.rate is not None:
             rates += pace.rate
@@ -238,7 +245,8 @@ def _work(left: Sequence[Load], size: int) -> Work:
         if pace.service_s is not None:
             services += pace.service_s
             served += 1
-    return Work(size, rates / measured if measured else RATE, services / served if served else SERVICE_S)
+    rate = rates / measured if measured else RATE
+    return Work(size, rate, services / served if served else SERVICE_S, there / places)
 
 
 def rest_s(loads: Sequence[Load], now: float) -> float:
