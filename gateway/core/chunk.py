@@ -151,5 +151,12 @@ def without_twin(data: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def counts_alone(data: bytes) -> bytes:
+    """The counts of a chunk that also has choices, as a chunk of their own."""
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    fields["choices"] = msgspec.Raw(b"[]")
+    return msgspec.json.encode(fields)
+
+
 def _plain(data: bytes) -> str:
     return scrub(data.decode(errors="replace"))

@@ -32,12 +32,15 @@ class Request:
     images: bool
     choices: int = 1
     """How many answers are asked for: each must end."""
+    each_usage: bool = False
+    """It asked for counts in every chunk (`continuous_usage_stats`)."""
     user: bytes = b""
     """The value of `user` as it came, for routing."""
 
 
 class _Options(msgspec.Struct):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class _Message(msgspec.Struct):
@@ -107,6 +110,7 @@ def read(endpoint: str, body: bytes) -> Request:
     options = found.stream_options
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
+    each = wants and options.continuous_usage_stats is True
     most = found.max_completion_tokens if found.max_completion_tokens is not None else found.max_tokens
     stream = bool(found.stream) and endpoint != EMBEDDINGS
     choices = found.n or 1
@@ -114,7 +118,7 @@ def read(endpoint: str, body: bytes) -> Request:
         choices *= _prompts(bytes(found.prompt))
     user = bytes(found.user)
     user = b"" if user in _NOTHING else user
-    return Request(endpoint, found.model, stream, wants, given, most, images, choices, user)
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, user)
 
 
 def _prompts(prompt: bytes) -> int:

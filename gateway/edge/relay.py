@@ -166,6 +166,7 @@ class Stream:
         "_exchange",
         "_held",
         "_inflate",
+        "_owed",
         "_reader",
         "_tally",
         "_twins",
@@ -181,6 +182,7 @@ class Stream:
         self._twins = self._done = False
         assert exchange.request is not None
         self._wants_usage = exchange.request.wants_usage
+        self._owed = b""
         self._ended: set[int] = set()
         self._tally.finished = False
 
@@ -285,7 +287,7 @@ class Stream:
                 return raw
             if data.strip() == chunk.DONE:
                 self._done = True
-                return raw
+                return self._owed + raw
             if not chunk.is_object(data):
                 raise _Broken(_GARBAGE)
         if _ENDED in raw or _ENDED_SPACED in raw:
@@ -303,11 +305,23 @@ class Stream:
                     if seen.usage is not None and not seen.choices:
                         return b""
                     raw = _event(event.name, usage.without(event.data))
+                elif seen.usage is not None:
+                    raw = self._counted(event, seen.choices) or raw
         if self._twins and b'"reasoning_content"' in raw:
             event = sse.parse(raw)
             if event.data is not None:
                 raw = _event(event.name, chunk.without_twin(event.data))
         return raw
+
+    def _counted(self, event: sse.Event, choices: int) -> bytes:
+        """For who asked for counts: they come once, last and alone, also where the engine puts them beside a choice.
+        Empty where `event` may stay as it is."""
+        assert self._exchange.request is not None and event.data is not None
+        self._owed = b""
+        if not choices or self._exchange.request.each_usage:
+            return b""
+        self._owed = _event(b"", chunk.counts_alone(event.data))
+        return _event(event.name, usage.without(event.data))
 
     def _finish(self, raw: bytes) -> None:
         self._ended.update(chunk.look(sse.parse(raw)).ended)
@@ -336,7 +350,7 @@ class Stream:
 
     async def _close(self, last: bytes) -> Failure | None:
         """The answer is whole: out with its end. What the engine still says or holds open concerns nobody."""
-        await self._exchange.client.close(last if self._done else last + _DONE)
+        await self._exchange.client.close(last if self._done else last + self._owed + _DONE)
         connection = self._waits.connection
         if not connection.done:
             with contextlib.suppress(UpstreamError):
