@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core import roles
 from gateway.core.errors import BadRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
@@ -34,6 +35,8 @@ class Request:
     """How many answers are asked for: each must end."""
     each_usage: bool = False
     """It asked for counts in every chunk (`continuous_usage_stats`)."""
+    developer: bool = False
+    """Some of its messages have the role `developer`."""
     user: bytes = b""
     """The value of `user` as it came, for routing."""
 
@@ -100,9 +103,10 @@ def read(endpoint: str, body: bytes) -> Request:
         raise BadRequest(f"the request's body {what}", code="invalid_json") from None
     if not found.model:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
-    images = False
+    images = developer = False
     if endpoint == CHAT:
         images = _check_messages(found.messages)
+        developer = any(message.role == roles.DEVELOPER for message in found.messages)
     elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
         raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
     elif endpoint == EMBEDDINGS and bytes(found.input) in _NOTHING:
@@ -118,7 +122,7 @@ def read(endpoint: str, body: bytes) -> Request:
         choices *= _prompts(bytes(found.prompt))
     user = bytes(found.user)
     user = b"" if user in _NOTHING else user
-    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, user)
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user)
 
 
 def _prompts(prompt: bytes) -> int:
@@ -129,11 +133,13 @@ def _prompts(prompt: bytes) -> int:
     return max(1, len(found)) if found and bytes(found[0])[:1] in (b'"', b"[") else 1
 
 
-def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:
-    """What the engine gets: the body as it came, but for the model's name where an alias was used, and with
-    `stream_options.include_usage` on for a stream (its other keys kept)."""
+def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bool = False) -> bytes:
+    """What the engine gets: the body as it came, but for the model's name where an alias was used, with
+    `stream_options.include_usage` on for a stream (its other keys kept), and with one leading system message for
+    instructions in the role `developer`, unless the model takes that (`developer_role`)."""
     usage = request.stream and not request.wants_usage
-    if engine_name == request.asked:
+    instructions = request.developer and not developer_role
+    if engine_name == request.asked and not instructions:
         if not usage:
             return body
         if not request.options_given:
@@ -141,6 +147,8 @@ def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:
     fields: dict[str, Any] = _object.decode(body)
     if engine_name != request.asked:
         fields["model"] = engine_name
+    if instructions:
+        fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))
     if usage:
         options = msgspec.json.decode(fields.get("stream_options") or b"null")
         fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}

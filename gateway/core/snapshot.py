@@ -73,6 +73,8 @@ class ModelEntry:
     """The engine-side model name, where the engine insists on one."""
     vision: bool | None = None
     """False: it does not see pictures. None: nobody said."""
+    developer_role: bool = False
+    """Its template takes the role `developer`; else such instructions go into the system message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Exchange:
         self.request = requests.read(self.endpoint, self.raw)
         self.entry = entry = self._model(self.request)
         self._admit(entry)
-        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name)
+        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role)
         self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
         try:
             edge.spool.intend(self._intent())

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agent.wire.reason import Reason
-from gateway.core import chunk, errors, ids, request, retry, router, sse, usage
+from gateway.core import chunk, errors, ids, request, retry, roles, router, sse, usage
 from gateway.core.breaker import CLOSED, Breaker
 from gateway.core.load import Load, Turn
 from gateway.core.retry import Again, Failure, GiveUp, Kind
@@ -183,3 +183,18 @@ def test_the_body_changes_only_where_it_must() -> None:
     assert request.outgoing(body, plain, "m") == body[:-2] + b',"stream_options":{"include_usage":true}}'
     asked = body.replace(b"true}", b'true,"stream_options":{"include_usage":true}}')
     assert request.outgoing(asked, request.read(request.CHAT, asked), "m") is asked
+
+
+def test_instructions_first() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:x"}}
+    messages = [
+        {"role": "user", "content": 1.50},
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, picture]},
+        {"role": "system", "content": "b"},
+        {"role": "system", "content": None},
+    ]
+    first, *rest = json.loads(roles.instructions_first(json.dumps(messages).encode()))
+    assert rest == messages[:1]
+    assert first["role"] == "system"
+    assert first["content"][:3] == [{"type": "text", "text": "a"}, picture, {"type": "text", "text": "b"}]
+    assert b"1.5" in roles.instructions_first(json.dumps(messages).encode())
