@@ -16,6 +16,7 @@ RULES = {
     **{rule: title for rule, (title, _) in grammar.RULES.items()},
     "H3": "a stream and a whole answer count the same prompt",
 }
+WITH_TOOL = "chat with a tool"
 LEAST_EVENTS = 20
 LEAST_S = 0.2
 """A shorter answer does not tell whether it was held back."""
@@ -37,7 +38,7 @@ def check(target: Target) -> Iterator[Finding]:
         ("chat with counts", CHAT, target.chat(**_USAGE), Asked(usage=True)),
         ("chat, n=2", CHAT, target.chat(stream=True, n=2), Asked(choices=2)),
         (
-            "chat with a tool",
+            WITH_TOOL,
             CHAT,
             target.chat(stream=True, messages=asked_tool, tools=[_TOOL], tool_choice="required", max_tokens=128),
             Asked(),
@@ -73,6 +74,8 @@ def _recorded(name: str, answer: Answer, asked: Asked, optional: bool) -> Iterat
             yield broken("S1", f"{name}: the body was cut off ({answer.cut})")
         elif finding.verdict is Verdict.HELD:
             yield finding
+        elif finding.verdict is Verdict.OPEN and finding.rule == "S9" and name != WITH_TOOL:
+            continue
         else:
             yield Finding(finding.rule, finding.verdict, f"{name}: {finding.sentence}")
 

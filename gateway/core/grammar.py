@@ -140,7 +140,7 @@ def utf8(r: Reading) -> str | None:
     except UnicodeDecodeError as e:
         return f"the bytes at {e.start} are no UTF-8"
     if "\ufffd" in text:
-        return "there is a replacement character: a character was cut in two and decoded by halves"
+        return Open("a replacement character came: the model's own, or one that was decoded by halves")
     return Open("no character longer than a byte came") if text.isascii() else None
 
 

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from django.core.management import call_command
 
 from gateway.conform import run as kit
 from gateway.conform.judgement import Verdict
 from gateway.conform.target import Target
-from gateway.core import snapshot
+from gateway.core import grammar, snapshot
 from llmgw import secrets
 from llmgw.keys import engine_key
 from tests.gateway.conform.standin import KEY as STANDIN_KEY
 from tests.gateway.conform.standin import StandIn
 from tests.gateway.conftest import llamacpp
-from tests.gateway.edges import KEY, EdgeProcess, catalog, endpoint
+from tests.gateway.edges import KEY, EdgeProcess, catalog, chat, endpoint
 from tests.gateway.test_real_engine import free_port
+from tests.gateway.upstreams import Call, engine
 
 REPLICA = "r-00000000cc"
 OF_THE_ENGINE = {"S10", "W5", "E3"}
@@ -36,9 +38,9 @@ class Engine:
 
 @pytest.fixture(scope="module")
 def llama(shared_edge: EdgeProcess, weights: Path) -> Iterator[Engine]:
-    engine = Engine(free_port(), engine_key(secrets.read_or_make(shared_edge.home / "secrets", "engine"), REPLICA))
-    process = llamacpp(weights, engine.port, engine.key)
-    yield engine
+    found = Engine(free_port(), engine_key(secrets.read_or_make(shared_edge.home / "secrets", "engine"), REPLICA))
+    process = llamacpp(weights, found.port, found.key)
+    yield found
     process.kill()
     process.wait(10)
 
@@ -60,6 +62,30 @@ def test_llamacpp_by_itself(llama: Engine) -> None:
     report = kit.run(Target(f"127.0.0.1:{llama.port}/v1/", llama.key), ["streams", "answers", "errors"])
     assert report.model == "tiny"
     assert set(verdicts(report, Verdict.BROKEN)) == OF_THE_ENGINE, report
+
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+@pytest.mark.parametrize(("engine_name", "broken"), [("vllm", set()), ("transformers", {"S10", "S11"})])
+async def test_recorded_streams(edge: EdgeProcess, http: httpx.AsyncClient, engine_name: str, broken: set[str]) -> None:
+    """As vLLM 0.32 and transformers' server 5.24 sent them to somebody who asked for counts; and through the edge."""
+    body = (RECORDED / f"{engine_name}-chat.sse").read_bytes()
+    asked = grammar.Asked(usage=True)
+    assert {f.rule for f in grammar.broken(body, asked)} == broken
+
+    async def script(call: Call) -> None:
+        await call.stream(*[body[i : i + 100] for i in range(0, len(body), 100)])
+
+    async with engine(script) as up:
+        edge.serve(endpoint(up.port))
+        request = chat(stream=True, stream_options={"include_usage": True})
+        counted = await http.post("/v1/chat/completions", json=request)
+        plain = await http.post("/v1/chat/completions", json=chat(stream=True))
+    assert not grammar.broken(counted.content, asked), counted.text
+    assert not grammar.broken(plain.content, grammar.Asked()), plain.text
+    row = edge.settlement(plain.headers["x-request-id"])
+    assert (row.prompt_tokens, row.completion_tokens, row.estimated) == (16, 4, False)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
