@@ -161,7 +161,7 @@ class Ticket:
             if self.matched >= LEAST_BYTES:
                 pace.cached(self.matched / self.size, cached / prompt)
         if self._first_s is not None and self._free and self.size:
-            pace.answered(self._first_s, unread, self._ahead)
+            pace.answered(now, self._first_s, unread, self._ahead)
 
     def failed(self, now: float, at_once: bool = False) -> None:
         self._load.breaker = self._load.breaker.failed(now, at_once)

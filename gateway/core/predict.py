@@ -14,10 +14,19 @@ RATE = 8_000.0
 SERVICE_S = 1.0
 
 
+FORGET_S = 15.0
+"""After this long without a measurement half of what was learned of one replica is given up for what is known of all:
+one slow moment must not keep a replica from being measured again."""
+DOUBT = 2
+"""So many measurements weigh as much as what is known of all."""
+NOISE = 1.5
+"""Replicas that differ by less are alike: else the one that looks a little faster would get everything."""
+
+
 class Pace:
     """What is known of one replica's speed; None until it was seen."""
 
-    __slots__ = ("base_s", "rate", "service_s", "trust")
+    __slots__ = ("_count", "_last", "base_s", "rate", "service_s", "trust")
 
     def __init__(self) -> None:
         self.rate: float | None = None
@@ -28,8 +37,18 @@ class Pace:
         """Of a whole answer."""
         self.trust = 1.0
         """How much of what should be in its prefix cache is there, 0 to 1."""
+        self._count = 0
+        self._last = 0.0
 
-    def answered(self, passed_s: float, unread: int, ahead: int) -> None:
+    def rate_at(self, now: float, usual: float) -> float:
+        """What to reckon with; `usual`: of the model's replicas."""
+        if self.rate is None:
+            return usual
+        own = self._count / (self._count + DOUBT) * 0.5 ** ((now - self._last) / FORGET_S)
+        rate = usual + own * (self.rate - usual)
+        return usual if usual < NOISE * rate and rate < NOISE * usual else rate
+
+    def answered(self, now: float, passed_s: float, unread: int, ahead: int) -> None:
         """The first token came after `passed_s`; `unread` bytes of its prompt had to be read, `ahead` bytes of
         others before them."""
         work = unread + ahead
@@ -38,6 +57,8 @@ class Pace:
         else:
             rate = work / max(passed_s - min(self.base_s, passed_s / 2), 1e-4)
             self.rate = rate if self.rate is None else _mix(self.rate, rate)
+            self._count += 1
+            self._last = now
 
     def served(self, passed_s: float) -> None:
         self.service_s = passed_s if self.service_s is None else _mix(self.service_s, passed_s)

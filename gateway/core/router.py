@@ -63,6 +63,7 @@ class Work:
     rate: float = RATE
     service_s: float = SERVICE_S
     crowd: float = 0.0
+    now: float = 0.0
 
 
 # -- filters
@@ -125,7 +126,8 @@ def reading(load: Load, matched: int, work: Work) -> float:
     """Prompts that it has yet to read, and what it does not know of this one. The latter also delays those who come
     after: the more so, the busier all are, and so affinity is worth most under load."""
     pace = load.pace
-    return (load.unread + (work.size - matched * pace.trust) * (1.0 + CROWD * work.crowd)) / (pace.rate or work.rate)
+    own = (work.size - matched * pace.trust) * (1.0 + CROWD * work.crowd)
+    return (load.unread + own) / pace.rate_at(work.now, work.rate)
 
 
 def pressure(load: Load, matched: int, work: Work) -> float:
@@ -185,7 +187,7 @@ def _best(left: Sequence[L], known: int, ask: Ask, tree: Prefixes | None) -> Cho
         most = max(range(len(left)), key=lambda i: (matches[i], -left[i].turns))
         if matches[most] >= MATCH * size and not too_busy(left[most], left):
             return Choice(left[most], _said("cached", len(left), known, matches[most] / size), matches[most])
-    work = _work(left, size)
+    work = _work(left, size, ask.now)
     scorers = SCORERS.get(ask.policy) or SCORERS[PREDICTED]
     costs: list[float] = []
     for load, matched in zip(left, matches, strict=True):
@@ -231,7 +233,7 @@ def _home(left: Sequence[L], session: int) -> int:
     return -1
 
 
-def _work(left: Sequence[Load], size: int) -> Work:
+def _work(left: Sequence[Load], size: int, now: float) -> Work:
     """For a replica that was not measured yet, the mean of those that were."""
     rates = services = 0.0
     measured = served = there = places = 0
@@ -246,7 +248,7 @@ def _work(left: Sequence[Load], size: int) -> Work:
             services += pace.service_s
             served += 1
     rate = rates / measured if measured else RATE
-    return Work(size, rate, services / served if served else SERVICE_S, there / places)
+    return Work(size, rate, services / served if served else SERVICE_S, there / places, now)
 
 
 def rest_s(loads: Sequence[Load], now: float) -> float:

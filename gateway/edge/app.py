@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from secrets import randbits
@@ -15,7 +16,7 @@ from redis.exceptions import RedisError
 from gateway.core import errors, ids, principal
 from gateway.core import request as requests
 from gateway.core.snapshot import PARTS, ModelEntry
-from gateway.edge import listing
+from gateway.edge import listing, others
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
 from gateway.edge.client import Client, ClientLeft
@@ -42,6 +43,7 @@ class Edge:
         self.chat_secret = secrets.read_or_make(machine.secrets_dir, "chat")
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
         self.spool = Spool(machine.spool_dir, edge_id)
+        self.others = others.Others(edge_id, self.fleet)
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
         self.passthrough = Passthrough(machine)
@@ -67,6 +69,8 @@ class Edge:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._push()
+        with contextlib.suppress(RedisError, OSError):
+            await self._redis.hdel(others.KEY, self.id)
         self.spool.close()
         await self._redis.aclose()
 
@@ -155,9 +159,15 @@ class Edge:
             async with asyncio.timeout(2), self._redis.pipeline(transaction=False) as pipe:
                 pipe.set(key, data)
                 pipe.set(live_figures.PREFIX + self.id, document, ex=live_figures.EXPIRES_S)
-                await pipe.execute()
+                pipe.hset(others.KEY, self.id, self.others.mine())
+                pipe.hgetall(others.KEY)
+                words = (await pipe.execute())[-1]
             self._pusher.pushed(state)
+            gone = self.others.heard(words, self.loop.time())
+            if gone:
+                await self._redis.hdel(others.KEY, *gone)
         except (RedisError, OSError):
+            self.others.silent()
             log.debug("figures could not be pushed")
 
 

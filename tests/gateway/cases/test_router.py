@@ -94,6 +94,23 @@ async def test_b059_an_engine_whose_metrics_hang_delays_nobody(edge: EdgeProcess
     await asyncio.sleep(0.01)
 
 
+async def test_edges_know_of_each_other(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    """What another process has in flight is load; one that is gone has nothing in flight."""
+    async with engine(good) as one, engine(good) as two:
+        edge.serve(endpoint(one.port, ONE, parallel=4), endpoint(two.port, TWO, parallel=4))
+        with edge.client() as client:
+            for number in range(14):
+                client.hset("llmgw:edges", "another", json.dumps({"n": number, "in_flight": {ONE: 6}}))
+                await asyncio.sleep(0.1)
+            for _ in range(6):
+                assert (await http.post(CHAT, json=chat())).headers["x-llmgw-replica"] == TWO
+            own = [k for k in client.hkeys("llmgw:edges") if k != b"another"]
+            assert len(own) == 1
+            client.hdel("llmgw:edges", "another")
+            await asyncio.sleep(1.3)
+            assert ONE in {(await http.post(CHAT, json=chat())).headers["x-llmgw-replica"] for _ in range(6)}
+
+
 LONG = "The river takes the old road to the sea. " * 40
 
 

@@ -10,7 +10,9 @@ from agent.engine import MetricNames
 from gateway.core import gauges, retry_after, router
 from gateway.core.load import Gauges, Load
 from gateway.core.router import Ask
-from gateway.core.snapshot import Endpoint
+from gateway.core.snapshot import Endpoint, Endpoints
+from gateway.edge.others import Others
+from gateway.edge.replicas import Fleet
 
 VLLM = MetricNames(
     running="vllm:num_requests_running", waiting="vllm:num_requests_waiting", kv_cache_usage="vllm:kv_cache_usage_perc"
@@ -71,8 +73,10 @@ def test_pace_is_learned_from_streams() -> None:
 
 def test_a_faster_replica_gets_more_of_what_nobody_has_read() -> None:
     slow, fast = load("slow", parallel=8), load("fast", parallel=8)
-    slow.pace.rate, fast.pace.rate = 1000.0, 4000.0
-    slow.pace.service_s = fast.pace.service_s = 1.0
+    for replica, rate in ((slow, 1000), (fast, 4000)):
+        for _ in range(50):
+            replica.pace.answered(0.0, 1.0, rate, 0)
+        replica.pace.served(1.0)
     got = {"slow": 0, "fast": 0}
     for _ in range(10):
         choice = router.choose([slow, fast], Ask(0.0, text=router.Text((1,), 8000)))
@@ -80,6 +84,15 @@ def test_a_faster_replica_gets_more_of_what_nobody_has_read() -> None:
         got[choice.load.name] += 1
         choice.load.begin(0.0, 8000)
     assert 1 <= got["slow"] <= 2
+
+
+def test_one_slow_moment_is_forgotten() -> None:
+    slow, fast = load("slow"), load("fast")
+    for _ in range(5):
+        slow.pace.answered(0.0, 10.0, 1000, 0)
+        fast.pace.answered(0.0, 0.1, 1000, 0)
+    assert slow.pace.rate_at(0.0, 5050.0) < 0.8 * fast.pace.rate_at(0.0, 5050.0)
+    assert slow.pace.rate_at(60.0, 5050.0) == fast.pace.rate_at(60.0, 5050.0) == 5050.0
 
 
 def test_a_full_cache_is_load() -> None:
@@ -153,3 +166,22 @@ def test_b059_gauges(text: bytes, expected: Gauges) -> None:
 def test_b051_retry_after(headers: dict[str, bytes], expected: float | None) -> None:
     now = 1_792_567_668.0  # 12 s before the date above
     assert retry_after.wait_s(**headers, now=now) == expected  # type: ignore[arg-type]
+
+
+def test_an_edge_that_stands_still_counts_for_nothing() -> None:
+    fleet = Fleet("secret")
+    fleet.update(Endpoints(endpoints=(Endpoint("a", "m", "h", 1, "n"), Endpoint("b", "m", "h", 2, "n"))))
+    others = Others("me", fleet)
+    a, b = fleet.of("m")
+    word = b'{"n":%d,"in_flight":{"a":3,"gone":1}}'
+    assert others.heard({b"me": others.mine(), b"x": word % 1, b"y": b"nonsense"}, 10.0) == []
+    assert (a.others, b.others) == (3, 0)
+    assert others.heard({b"x": word % 1}, 14.0) == []
+    assert a.others == 3
+    assert others.heard({b"x": word % 1}, 16.0) == []
+    assert a.others == 0
+    assert others.heard({b"x": word % 1}, 80.0) == [b"x"]
+    others.heard({b"x": word % 2}, 81.0)
+    assert a.others == 3
+    others.silent()
+    assert a.others == 0
