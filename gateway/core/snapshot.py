@@ -110,8 +110,8 @@ class Policies:
 
     version: int = 0
     connect_timeout_s: float = 3.0
-    header_timeout_s: float = 900.0
-    """From the request's dispatch to the engine's first byte."""
+    header_timeout_s: float = 1200.0
+    """From the request's dispatch to the answer's first content: a prefill of fifteen minutes fits."""
     idle_timeout_s: float = 120.0
     """Between two reads once the answer has begun."""
     generation_timeout_s: float = 3600.0

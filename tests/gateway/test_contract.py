@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from gateway.core import grammar
-from tests.gateway.edges import MODEL, EdgeProcess, endpoint, events
+from tests.gateway.edges import AUTH, MODEL, EdgeProcess, endpoint, events
 from tests.gateway.upstreams import CHUNK, DONE, Call, Upstream, answer, engine, sse, usage
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "embeddings": "/v1/embeddings"}
@@ -452,6 +452,42 @@ async def test_a_connection_is_kept_after_done(edge: EdgeProcess, http: httpx.As
             seen.set()
             await asyncio.sleep(0.1)
         assert up.connections < 5  # one, where the machine is not too busy
+
+
+async def test_a_storm_leaves_nothing_behind(edge: EdgeProcess) -> None:
+    """All faults at once, every third client leaving: one row each, no place kept, the next request served."""
+    faults = [fault for fault, streamed, _ in TABLE if streamed is not None]
+    turn = 0
+
+    async def script(call: Call) -> None:
+        nonlocal turn
+        turn += 1
+        say = Say(next(kind for kind, path in PATHS.items() if path == call.path), call.json.get("stream", False))
+        fault = faults[turn % len(faults)] if storm and say.events else ends_well
+        await fault(say, call)
+
+    async def one(number: int, http: httpx.AsyncClient) -> None:
+        say = SAYS[number % len(SAYS)]
+        sent = http.post(PATHS[say.kind], json=say.request())
+        try:
+            await asyncio.wait_for(sent, 0.4 if number % 3 == 0 else 10)
+        except TimeoutError:
+            left.append(number)
+
+    left: list[int] = []
+    storm = True
+    async with engine(script) as up, httpx.AsyncClient(base_url=edge.url, headers=AUTH, timeout=15) as http:
+        edge.serve(endpoint(up.port), **TIMES)
+        before = set(edge.books())
+        await asyncio.gather(*(one(n, http) for n in range(90)))
+        storm = False
+        assert left, "nobody left: it was no storm"
+        await no_slot_is_taken(edge)
+        rows = [row for id_, (_, row) in edge.books().items() if id_ not in before]
+        assert 90 - len(left) <= len(rows) <= 90, "a request whose client left before it was read has none"
+        assert all(row is not None for row in rows)
+        assert all(row.outcome != "unknown" for row in rows if row)
+        assert (await ask(http, SAYS[0])).ends(SAYS[0]) == "done"
 
 
 def test_the_table() -> None:

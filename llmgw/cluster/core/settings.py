@@ -24,7 +24,7 @@ class GatewaySettings:
     """See `gateway.core.snapshot.Policies`; seconds and bytes."""
 
     connect_timeout_s: Seconds = 3.0
-    header_timeout_s: Seconds = 900.0
+    header_timeout_s: Seconds = 1200.0
     idle_timeout_s: Seconds = 120.0
     generation_timeout_s: Seconds = 3600.0
     keepalive_s: Seconds = 15.0
