@@ -18,6 +18,7 @@ from gateway.edge import relay
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
+from gateway.edge.tally import Tally
 from gateway.edge.upstream import UpstreamError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Exchange:
         self.ticket: Ticket | None = None
         self.route = ""
         self.attempts = 0
-        self.tally = relay.Tally()
+        self.tally = Tally()
         self.settled = False
 
     async def run(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.core.usage import Usage
-from gateway.edge.relay import Tally
+from gateway.edge.tally import Tally
 from llmgw import metrics
 
 if TYPE_CHECKING:
