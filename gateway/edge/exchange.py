@@ -164,6 +164,7 @@ class Exchange:
             attempts += 1
             self.attempts += 1
             self.replica, self.route = replica, choice.reason.sentence
+            self.edge.metrics.routed(model, choice.reason.code)
             self.ticket = fleet.begin(choice, text, now)
             try:
                 failure = await self._attempt(replica, body)
@@ -198,7 +199,8 @@ class Exchange:
             return prefix.NOTHING, None
         assert self.request is not None
         session = self.client.header(b"x-session-id") or self.request.user
-        return prefix.read(self.raw, model), sessions.seed(session) if session else None
+        text = prefix.NOTHING if self.endpoint == requests.EMBEDDINGS else prefix.read(self.raw, model)
+        return text, sessions.seed(session) if session else None
 
     def _failed(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
         now, unreachable = time.monotonic(), failure.kind is retry.Kind.CONNECT
