@@ -22,6 +22,10 @@ MOST_IDLE = 64
 """Kept connections a pool."""
 
 
+ENDING_S = 0.25
+"""For the end of an answer of which no more is wanted, so that its connection can be kept."""
+
+
 class UpstreamError(Exception):
     """The other side broke the connection or the protocol. `stale`: before a byte came, on a kept connection."""
 
@@ -44,6 +48,7 @@ class Connection(asyncio.Protocol):
         "_header_bytes",
         "_headless",
         "_keep",
+        "_lingering",
         "_loop",
         "_parser",
         "_paused",
@@ -55,6 +60,7 @@ class Connection(asyncio.Protocol):
         "_waiter",
         "_writer",
         "done",
+        "ending",
         "got_head",
         "headers",
         "idle_since",
@@ -81,13 +87,15 @@ class Connection(asyncio.Protocol):
         self._buffer: list[bytes] = []
         self._size = 0
         self._broken: UpstreamError | None = None
-        self._framed = self._got_byte = self._paused = False
+        self._framed = self._got_byte = self._paused = self._lingering = False
         self._keep = True
         self._headless = headless
         self._header_bytes = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.got_head = self.done = False
+        self.ending = False
+        """Set by the caller that has all it wants and expects nothing but the answer's end."""
 
     # -- the caller's side
 
@@ -162,14 +170,17 @@ class Connection(asyncio.Protocol):
         return b""
 
     def release(self) -> None:
-        """The exchange is over: keep the connection when its answer was read to the end, else break it, which
-        is how an engine learns that nobody waits."""
+        """The exchange is over: keep the connection when its answer was read to the end (or is about to end), else
+        break it, which is how an engine learns that nobody waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self.done and self._keep and not self.sending and self.usable:
             self._used = True
             self._pool.keep(self)
+        elif self.ending and not self.done and not self.sending and self.usable:
+            self._lingering = True
+            self._timer = self._loop.call_later(ENDING_S, self.abort)
         else:
             self.abort()
 
@@ -228,6 +239,10 @@ class Connection(asyncio.Protocol):
             self.abort()
         if self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
             self._wake()
+        if self._lingering and self.done:
+            self._lingering = False
+            self.release()
+            return
         if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
