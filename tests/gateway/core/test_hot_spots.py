@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 import pytest
@@ -23,6 +24,14 @@ def text(*words: str) -> bytes:
 
 def shares(rows: list[Row]) -> Counter[int | None]:
     return Counter(row.replica for row in rows)
+
+
+def test_the_workload_is_frozen() -> None:
+    """Figures that were written down belong to it."""
+    found = hashlib.sha256()
+    for turn in workload.turns():
+        found.update(repr((round(turn.at, 6), turn.session)).encode() + turn.body("m"))
+    assert found.hexdigest() == "b5906c3373864d9acb6f3c3e72bb0677055b8eb992b16106d2376fd4385d9733"
 
 
 def test_counters_are_reset_by_nothing() -> None:

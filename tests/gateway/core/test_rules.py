@@ -91,6 +91,8 @@ def test_retries() -> None:
     assert isinstance(decide(reset, content_sent=True), GiveUp)
     assert decide(stale, 3) == Again(0.0, counts=False)
     assert isinstance(decide(stale, 3, stale_used=True), GiveUp)
+    assert isinstance(decide(reset, repeatable=False), GiveUp), "it may have been done"
+    assert decide(Failure(Kind.CONNECT, "x"), repeatable=False) == Again(0.0), "nobody got it"
     assert not stale.against_replica
     assert not Failure(Kind.STATUS, "x", status=429).against_replica
 
