@@ -21,8 +21,8 @@ MOST_BYTES = 256 * 1024
 MOST_BLOCKS = 65_536
 """Remembered, over all models of an edge: about 12 MB."""
 _MOST_BITS = 256
-_TOOLS_BYTES = 2048
-_MASK = (1 << 62) - 1
+_TOOLS_BYTES = 512
+"""Of a request's tools, by which they are known."""
 
 
 def _ends() -> tuple[int, ...]:
@@ -56,14 +56,16 @@ def read(body: bytes, model: str) -> Text:
         start = max(body.find(b'"prompt"'), body.find(b'"input"'), 0)
     size = min(len(body) - start, MOST_BYTES)
     tools = body.find(b'"tools"', 0, MOST_BYTES)
-    name = hash((model, body[tools : tools + _TOOLS_BYTES] if tools >= 0 else b""))
+    named = b""
+    if tools >= 0:
+        named = body[tools : min(tools + _TOOLS_BYTES, start if tools < start else len(body))]
+    name = hash((model, named))
     names = []
     at = start
     for end in _ENDS:
         if end > size:
             break
-        name ^= hash(body[at : start + end])
-        name = name * 0x9E3779B97F4A7C15 & _MASK
+        name = hash((name, body[at : start + end]))
         names.append(name)
         at = start + end
     return Text(tuple(names), size)

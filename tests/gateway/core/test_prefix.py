@@ -64,6 +64,18 @@ def test_other_tools_and_other_models_are_other_texts() -> None:
     assert tree.match(prefix.read(body("x" * 2000, tools=[{"name": "a"}]), "n"), [bit]) == [0]
 
 
+def test_tools_before_the_messages() -> None:
+    tree = Prefixes()
+    bit = tree.bit("1")
+
+    def first(*texts: str) -> prefix.Text:
+        messages = [{"role": "user", "content": text} for text in texts]
+        return prefix.read(json.dumps({"tools": [{"name": "a"}], "model": "m", "messages": messages}).encode(), "m")
+
+    tree.add(first("x" * 300), bit)
+    assert tree.match(first("x" * 300, "more"), [bit])[0] >= 256
+
+
 def test_memory_is_bounded_and_the_used_stays() -> None:
     tree = Prefixes(most=500)
     bit = tree.bit("1")
