@@ -6,7 +6,6 @@ failed attempt can be made again.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import zlib
 from collections.abc import Callable
@@ -20,9 +19,6 @@ from gateway.edge.waits import Waits, open_stream
 
 if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
-
-AFTER_DONE_S = 0.25
-"""For the engine to end its answer, so that its connection can be kept; nobody waits for it."""
 
 
 class Stream:
@@ -149,10 +145,7 @@ class Stream:
     async def _close(self, last: bytes) -> Failure | None:
         """The answer is whole: out with its end. What the engine still says or holds open concerns nobody."""
         await self._exchange.client.close(last if self._sieve.done else last + self._sieve.owed + DONE)
-        connection = self._waits.connection
-        if not connection.done:
-            with contextlib.suppress(UpstreamError):
-                await connection.read(self._exchange.loop.time() + AFTER_DONE_S)
+        self._waits.connection.ending = True
         return None
 
     async def _cut(self, sentence: str, error: UpstreamError) -> Failure | None:
