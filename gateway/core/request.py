@@ -69,6 +69,17 @@ class _Chat(_Body):
     messages: list[_Message] | None = None
 
 
+class _UsualMessage(msgspec.Struct):
+    role: str = ""
+    content: str | list[_Part] | None = None
+
+
+class _UsualChat(_Body):
+    """A chat as nearly all are, of which one decode tells everything."""
+
+    messages: list[_UsualMessage] | None = None
+
+
 class _Completions(_Body):
     prompt: msgspec.Raw = _ABSENT
 
@@ -82,14 +93,16 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     COMPLETIONS: msgspec.json.Decoder(_Completions),
     EMBEDDINGS: msgspec.json.Decoder(_Embeddings),
 }
+_usual = msgspec.json.Decoder(_UsualChat)
 _parts = msgspec.json.Decoder(list[_Part])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(endpoint: str, body: bytes) -> Request:
     """The request in `body`; raises `BadRequest` with one sentence that names the field."""
+    usual = _read_usual(body) if endpoint == CHAT else None
     try:
-        found = _DECODERS[endpoint].decode(body)
+        found: Any = _DECODERS[endpoint].decode(body) if usual is None else usual
     except msgspec.ValidationError as e:
         raise _misfit(e) from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
@@ -105,7 +118,7 @@ def read(endpoint: str, body: bytes) -> Request:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
     images = developer = False
     if endpoint == CHAT:
-        images = _check_messages(found.messages)
+        images = _check_messages(found.messages) if usual is None else _has_images(usual)
         developer = any(message.role == roles.DEVELOPER for message in found.messages)
     elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
         raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
@@ -153,6 +166,33 @@ def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bo
         options = msgspec.json.decode(fields.get("stream_options") or b"null")
         fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     return msgspec.json.encode(fields)
+
+
+def _read_usual(body: bytes) -> _UsualChat | None:
+    """None where something is odd, or wrong: a second look then says what and where."""
+    try:
+        found: _UsualChat = _usual.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not found.messages:
+        return None
+    for message in found.messages:
+        content = message.content
+        if content is None:
+            if message.role == "user":
+                return None
+        elif not isinstance(content, str) and any(part.type not in _PARTS for part in content):
+            return None
+    return found
+
+
+def _has_images(chat: _UsualChat) -> bool:
+    return any(
+        part.type in _IMAGES
+        for message in chat.messages or ()
+        if isinstance(message.content, list)
+        for part in message.content
+    )
 
 
 def _check_messages(messages: list[_Message] | None) -> bool:

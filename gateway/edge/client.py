@@ -42,9 +42,7 @@ class Client(ABC):
 
     async def body(self, most: int) -> bytes:
         """All of it; raises `TooLarge`, `TooSlow`, `ClientLeft`."""
-        declared = self.header(b"content-length")
-        if declared is not None and int(declared) > most:
-            raise _too_large(most)
+        self._refuse_declared(most)
         first, more = await self.piece()
         pieces, size = [first], len(first)
         while size <= most and more:
@@ -52,8 +50,13 @@ class Client(ABC):
             size += len(data)
             pieces.append(data)
         if size > most:
-            raise _too_large(most)
+            raise too_large(most)
         return first if len(pieces) == 1 else b"".join(pieces)
+
+    def _refuse_declared(self, most: int) -> None:
+        declared = self.header(b"content-length")
+        if declared is not None and int(declared) > most:
+            raise too_large(most)
 
     @abstractmethod
     async def piece(self) -> tuple[bytes, bool]:
@@ -123,5 +126,5 @@ def too_slow() -> TooSlow:
     return TooSlow(f"no more of the request's body came within {BODY_TIMEOUT_S:.0f} seconds")
 
 
-def _too_large(most: int) -> TooLarge:
+def too_large(most: int) -> TooLarge:
     return TooLarge(f"the request's body is larger than the limit of {most} bytes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gateway.edge.client import BODY_TIMEOUT_S, Client, ClientLeft, Headers, too_slow
+from gateway.edge.client import BODY_TIMEOUT_S, Client, ClientLeft, Headers, too_large, too_slow
 
 if TYPE_CHECKING:
     from gateway.edge.protocol import EdgeProtocol
@@ -32,6 +32,7 @@ class DirectClient(Client):
         "_late",
         "_pieces",
         "_protocol",
+        "_room",
         "_size",
         "_task",
         "_waiter",
@@ -55,6 +56,8 @@ class DirectClient(Client):
         self.message_event = _NOBODY_WAITS
         self._pieces: list[bytes] = []
         self._size = 0
+        self._room = HIGH_BYTES
+        """What may gather before it is taken, or else reading pauses."""
         self._complete = self._late = False
         self._waiter: asyncio.Future[None] | None = None
         self._waits_since = 0.0
@@ -68,10 +71,12 @@ class DirectClient(Client):
             return
         self._pieces.append(data)
         self._size += len(data)
-        if self._waiter is not None:
-            self._wake()
-        elif self._size > HIGH_BYTES:
-            self._protocol.flow.pause_reading()
+        self._waits_since = self._protocol.loop.time()
+        if self._size > self._room:
+            if self._waiter is not None:
+                self._wake()
+            else:
+                self._protocol.flow.pause_reading()
 
     def fed_all(self) -> None:
         self._complete = True
@@ -96,22 +101,37 @@ class DirectClient(Client):
 
     # -- the exchange's side
 
+    async def body(self, most: int) -> bytes:
+        self._refuse_declared(most)
+        self._room = most
+        if not self._complete and self._size <= most:
+            await self._more()
+        if self._size > most:
+            self._pieces.clear()
+            raise too_large(most)
+        return self._taken()
+
     async def piece(self) -> tuple[bytes, bool]:
+        self._room = 0
         if not self._pieces and not self._complete:
             await self._more()
+        return self._taken(), not self._complete
+
+    def _taken(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         self._size = 0
         self.body_read = self._complete
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces), not self._complete
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _more(self) -> None:
+        """Until there is more than `_room`, or all."""
         protocol = self._protocol
         if self._expects and not self.disconnected:
             self._expects = False
             protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         protocol.flow.resume_reading()
         self._waits_since = protocol.loop.time()
-        while not self._pieces and not self._complete:
+        while self._size <= self._room and not self._complete:
             if self.disconnected:
                 raise ClientLeft
             if self._late:

@@ -172,17 +172,21 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         """The exchange is over: keep the connection when its answer was read to the end (or is about to end), else
         break it, which is how an engine learns that nobody waits."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self.done and self._keep and not self.sending and self.usable:
             self._used = True
-            self._pool.keep(self)
-        elif self.ending and not self.done and not self.sending and self.usable:
+            self._pool.keep(self)  # with its timer, which the next exchange moves only if it comes too late
+            return
+        self._disarm()
+        if self.ending and not self.done and not self.sending and self.usable:
             self._lingering = True
             self._timer = self._loop.call_later(ENDING_S, self.abort)
         else:
             self.abort()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -241,6 +245,7 @@ class Connection(asyncio.Protocol):
             self._wake()
         if self._lingering and self.done:
             self._lingering = False
+            self._disarm()
             self.release()
             return
         if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
@@ -253,6 +258,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._keep = False
+        self._disarm()
         if not self.done and self.got_head and not self._framed and exc is None:
             self.done = True  # a body that ends with its connection
         if not self.done and self._broken is None:
