@@ -72,6 +72,21 @@ IN_FLIGHT = Metric("llmgw_requests_in_flight", "gauge", "Requests that are being
 RETRIES = Metric(
     "llmgw_retries_total", "counter", "Attempts that were made again, on another replica or the same.", ("model",)
 )
+ROUTES = Metric(
+    "llmgw_routes_total", "counter", "Choices of a replica, by the reason that decided.", ("model", "reason")
+)
+ENGINE_RUNNING = Metric(
+    "llmgw_engine_requests_running", "gauge", "Requests that the engine says it works on.", ("model", "replica")
+)
+ENGINE_WAITING = Metric(
+    "llmgw_engine_requests_waiting", "gauge", "Requests that the engine says wait in it.", ("model", "replica")
+)
+ENGINE_KV = Metric(
+    "llmgw_engine_kv_cache_usage_ratio",
+    "gauge",
+    "How full the engine says its KV cache is, 0 to 1.",
+    ("model", "replica"),
+)
 BREAKERS = Metric("llmgw_breakers_open", "gauge", "Replicas that an edge avoids after failures.", ("model",))
 SNAPSHOT_VERSION = Metric(
     "llmgw_snapshot_version",
@@ -112,13 +127,14 @@ REDIS_UP = Metric(
 )
 
 ALL: tuple[Metric, ...] = (
-    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, TOKENS, IN_FLIGHT, RETRIES, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
+    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, TOKENS, IN_FLIGHT, RETRIES, ROUTES, ENGINE_RUNNING,
+    ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
 OLDEST = frozenset({SNAPSHOT_VERSION.name})
 """Gauges of which the smallest over the processes is meant."""
-LONGEST = frozenset({SNAPSHOT_AGE.name})
+LONGEST = frozenset({m.name for m in (SNAPSHOT_AGE, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV)})
 """Gauges of which the largest is meant. All others are summed."""
 
 Labels = tuple[str, ...]

@@ -51,6 +51,8 @@ class Definition:
     tools: bool | None = None
     json_schema: bool | None = None
     vision: bool | None = None
+    developer_role: bool | None = None
+    """Its template takes messages in the role `developer`."""
     context_length: int | None = None
     max_output: int | None = None
     scaling: Scaling = Scaling()

@@ -71,7 +71,9 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         if fold(alias) in taken:
             fields.problem(f"the alias {alias} stands twice, or is the model's own name", "bad_name")
         taken.add(fold(alias))
-    kinds, tools, json_schema, vision = _capabilities(fields.table("capabilities"))
+    capabilities = fields.table("capabilities")
+    developer_role = capabilities.flag("developer_role")
+    kinds, tools, json_schema, vision = _capabilities(capabilities)
     source, sha256 = _source(fields, required=True)
     context_length = fields.whole("context_length", None, 1)
     max_output = fields.whole("max_output", None, 1)
@@ -86,6 +88,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         tools=tools,
         json_schema=json_schema,
         vision=vision,
+        developer_role=developer_role,
         context_length=context_length,
         max_output=max_output,
         scaling=_scaling(fields),

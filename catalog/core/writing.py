@@ -19,6 +19,7 @@ def written(definition: Definition) -> dict[str, Any]:
         ("tools", definition.tools),
         ("json_schema", definition.json_schema),
         ("vision", definition.vision),
+        ("developer_role", definition.developer_role),
     ):
         if value is not None:
             capabilities[name] = value

@@ -63,6 +63,7 @@ def models() -> snapshot.Catalog:
             max_output=definition.max_output,
             created=int(entry.created_at.timestamp()) if entry.created_at is not None else 0,
             vision=definition.vision,
+            developer_role=bool(definition.developer_role),
         )
     return snapshot.Catalog(models=found)
 

@@ -31,6 +31,10 @@ class Look:
     """`content`: something a person would see, or an ending. `usage`: the raw value of that key."""
 
     content: bool = False
+    garbage: bool = False
+    """Its data is no JSON object."""
+    ended: tuple[int, ...] = ()
+    """Indices of the choices that end here."""
     choices: int = 0
     usage: Any = None
     error: EngineError | None = None
@@ -39,6 +43,7 @@ class Look:
 
 
 class _Choice(msgspec.Struct):
+    index: int | None = None
     delta: dict[str, msgspec.Raw] | None = None
     text: str | None = None
     finish_reason: str | None = None
@@ -51,10 +56,22 @@ class _Chunk(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
+_any = msgspec.json.Decoder(msgspec.Raw)
+
+
+def is_object(data: bytes) -> bool:
+    """Whether `data` is a whole JSON object."""
+    if not data.lstrip().startswith(b"{"):
+        return False
+    try:
+        _any.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def look(event: sse.Event) -> Look:
-    """What `event` says; what is no chunk of JSON counts as content, since the client must see it."""
+    """What `event` says; an object of a shape that is not known counts as content, since the client must see it."""
     data = event.data
     if data is None:
         return Look()
@@ -63,17 +80,20 @@ def look(event: sse.Event) -> Look:
     try:
         chunk = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return Look(content=True) if event.name != b"error" else Look(error=EngineError(_plain(data), "engine_error"))
+        if event.name == b"error":
+            return Look(error=EngineError(_plain(data), "engine_error"))
+        return Look(content=True) if is_object(data) else Look(garbage=True)
     if not chunk.choices and (chunk.error or event.name == b"error"):
         return Look(error=error_of(chunk.error, data))
     choices = chunk.choices or []
     content, both = False, False
+    ended = tuple(c.index or 0 for c in choices if c.finish_reason is not None)
     for choice in choices:
         delta = choice.delta or {}
         content = content or bool(choice.text) or choice.finish_reason is not None
         content = content or any(k != "role" and bytes(v) not in _EMPTY for k, v in delta.items())
         both = both or ("reasoning" in delta and "reasoning_content" in delta)
-    return Look(content, len(choices), chunk.usage, both_reasonings=both)
+    return Look(content, ended=ended, choices=len(choices), usage=chunk.usage, both_reasonings=both)
 
 
 def error_of(error: Any, data: bytes = b"") -> EngineError:
@@ -128,6 +148,13 @@ def without_twin(data: bytes) -> bytes:
         delta = choice.get("delta") or {}
         if delta.get("reasoning") == delta.get("reasoning_content"):
             delta.pop("reasoning_content", None)
+    return msgspec.json.encode(fields)
+
+
+def counts_alone(data: bytes) -> bytes:
+    """The counts of a chunk that also has choices, as a chunk of their own."""
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    fields["choices"] = msgspec.Raw(b"[]")
     return msgspec.json.encode(fields)
 
 

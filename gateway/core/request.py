@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core import roles
 from gateway.core.errors import BadRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
@@ -30,10 +31,19 @@ class Request:
     """`stream_options` is in the body."""
     max_tokens: int | None
     images: bool
+    choices: int = 1
+    """How many answers are asked for: each must end."""
+    each_usage: bool = False
+    """It asked for counts in every chunk (`continuous_usage_stats`)."""
+    developer: bool = False
+    """Some of its messages have the role `developer`."""
+    user: bytes = b""
+    """The value of `user` as it came, for routing."""
 
 
 class _Options(msgspec.Struct):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class _Message(msgspec.Struct):
@@ -51,10 +61,23 @@ class _Body(msgspec.Struct):
     stream_options: _Options | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    n: int | None = None
+    user: msgspec.Raw = _ABSENT
 
 
 class _Chat(_Body):
     messages: list[_Message] | None = None
+
+
+class _UsualMessage(msgspec.Struct):
+    role: str = ""
+    content: str | list[_Part] | None = None
+
+
+class _UsualChat(_Body):
+    """A chat as nearly all are, of which one decode tells everything."""
+
+    messages: list[_UsualMessage] | None = None
 
 
 class _Completions(_Body):
@@ -70,14 +93,16 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     COMPLETIONS: msgspec.json.Decoder(_Completions),
     EMBEDDINGS: msgspec.json.Decoder(_Embeddings),
 }
+_usual = msgspec.json.Decoder(_UsualChat)
 _parts = msgspec.json.Decoder(list[_Part])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(endpoint: str, body: bytes) -> Request:
     """The request in `body`; raises `BadRequest` with one sentence that names the field."""
+    usual = _read_usual(body) if endpoint == CHAT else None
     try:
-        found = _DECODERS[endpoint].decode(body)
+        found: Any = _DECODERS[endpoint].decode(body) if usual is None else usual
     except msgspec.ValidationError as e:
         raise _misfit(e) from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
@@ -91,9 +116,10 @@ def read(endpoint: str, body: bytes) -> Request:
         raise BadRequest(f"the request's body {what}", code="invalid_json") from None
     if not found.model:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
-    images = False
+    images = developer = False
     if endpoint == CHAT:
-        images = _check_messages(found.messages)
+        images = _check_messages(found.messages) if usual is None else _has_images(usual)
+        developer = any(message.role == roles.DEVELOPER for message in found.messages)
     elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
         raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
     elif endpoint == EMBEDDINGS and bytes(found.input) in _NOTHING:
@@ -101,16 +127,32 @@ def read(endpoint: str, body: bytes) -> Request:
     options = found.stream_options
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
+    each = wants and options.continuous_usage_stats is True
     most = found.max_completion_tokens if found.max_completion_tokens is not None else found.max_tokens
     stream = bool(found.stream) and endpoint != EMBEDDINGS
-    return Request(endpoint, found.model, stream, wants, given, most, images)
+    choices = found.n or 1
+    if endpoint == COMPLETIONS:
+        choices *= _prompts(bytes(found.prompt))
+    user = bytes(found.user)
+    user = b"" if user in _NOTHING else user
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user)
 
 
-def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:
-    """What the engine gets: the body as it came, but for the model's name where an alias was used, and with
-    `stream_options.include_usage` on for a stream (its other keys kept)."""
+def _prompts(prompt: bytes) -> int:
+    """Of a completion: one, or a list of texts or of token lists (a list of tokens is one)."""
+    if not prompt.startswith(b"["):
+        return 1
+    found: list[msgspec.Raw] = msgspec.json.decode(prompt, type=list[msgspec.Raw])
+    return max(1, len(found)) if found and bytes(found[0])[:1] in (b'"', b"[") else 1
+
+
+def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bool = False) -> bytes:
+    """What the engine gets: the body as it came, but for the model's name where an alias was used, with
+    `stream_options.include_usage` on for a stream (its other keys kept), and with one leading system message for
+    instructions in the role `developer`, unless the model takes that (`developer_role`)."""
     usage = request.stream and not request.wants_usage
-    if engine_name == request.asked:
+    instructions = request.developer and not developer_role
+    if engine_name == request.asked and not instructions:
         if not usage:
             return body
         if not request.options_given:
@@ -118,10 +160,39 @@ def outgoing(body: bytes, request: Request, engine_name: str) -> bytes:
     fields: dict[str, Any] = _object.decode(body)
     if engine_name != request.asked:
         fields["model"] = engine_name
+    if instructions:
+        fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))
     if usage:
         options = msgspec.json.decode(fields.get("stream_options") or b"null")
         fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     return msgspec.json.encode(fields)
+
+
+def _read_usual(body: bytes) -> _UsualChat | None:
+    """None where something is odd, or wrong: a second look then says what and where."""
+    try:
+        found: _UsualChat = _usual.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not found.messages:
+        return None
+    for message in found.messages:
+        content = message.content
+        if content is None:
+            if message.role == "user":
+                return None
+        elif not isinstance(content, str) and any(part.type not in _PARTS for part in content):
+            return None
+    return found
+
+
+def _has_images(chat: _UsualChat) -> bool:
+    return any(
+        part.type in _IMAGES
+        for message in chat.messages or ()
+        if isinstance(message.content, list)
+        for part in message.content
+    )
 
 
 def _check_messages(messages: list[_Message] | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import ceil
 
 from gateway.core import errors
 
@@ -33,6 +34,8 @@ class Failure:
     sentence: str
     code: str = ""
     status: int = 0
+    retry_after_s: float | None = None
+    """The engine's own word, from `retry_after.wait_s`."""
 
     @property
     def against_replica(self) -> bool:
@@ -44,7 +47,9 @@ class Failure:
         if self.kind is Kind.SILENT:
             return errors.EngineTimedOut(self.sentence)
         if self.status == 429:
-            return errors.Unavailable(self.sentence, code="engine_busy", retry_after_s=1)
+            return errors.Unavailable(
+                self.sentence, code="engine_busy", retry_after_s=max(1, ceil(self.retry_after_s or 1))
+            )
         if self.kind is Kind.CONNECT:
             return errors.EngineFailed(self.sentence, retry_after_s=2)
         return errors.EngineFailed(self.sentence, code=self.code)
@@ -63,14 +68,21 @@ class GiveUp:
 
 
 def decide(
-    failure: Failure, *, attempts: int, retries: int, content_sent: bool, others: bool, stale_used: bool
+    failure: Failure,
+    *,
+    attempts: int,
+    retries: int,
+    content_sent: bool,
+    others: bool,
+    stale_used: bool,
+    repeatable: bool = True,
 ) -> Again | GiveUp:
     """After attempt number `attempts` (from 1). `others`: a replica is left that this request has not tried.
 
     A generation has no effect but its answer, so one whose answer never reached the client may be asked for
-    again. Work with effects must not come through here.
+    again. Work with effects is not `repeatable`: only what never left may be sent again.
     """
-    if content_sent:
+    if content_sent or (not repeatable and failure.kind is not Kind.CONNECT):
         return GiveUp(failure.error())
     if failure.kind is Kind.STALE and not stale_used:
         return Again(0.0, counts=False)

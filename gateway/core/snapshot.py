@@ -73,6 +73,8 @@ class ModelEntry:
     """The engine-side model name, where the engine insists on one."""
     vision: bool | None = None
     """False: it does not see pictures. None: nobody said."""
+    developer_role: bool = False
+    """Its template takes the role `developer`; else such instructions go into the system message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,8 @@ class Policies:
 
     version: int = 0
     connect_timeout_s: float = 3.0
-    header_timeout_s: float = 900.0
-    """From the request's dispatch to the engine's first byte."""
+    header_timeout_s: float = 1200.0
+    """From the request's dispatch to the answer's first content: a prefill of fifteen minutes fits."""
     idle_timeout_s: float = 120.0
     """Between two reads once the answer has begun."""
     generation_timeout_s: float = 3600.0
@@ -117,6 +119,8 @@ class Policies:
     """Silence after which a stream is opened with empty comments."""
     max_body_bytes: int = 32 * 1024 * 1024
     retries: int = 2
+    route_by: str = "predicted"
+    """predicted | least_load | prefix | round_robin: see `gateway.core.router`."""
 
 
 @dataclass(frozen=True, slots=True)

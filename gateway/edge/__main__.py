@@ -32,6 +32,14 @@ class Server(uvicorn.Server):
             loop.add_signal_handler(number, self._stop)
         yield
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # once a second
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, EdgeProtocol):
+                    connection.sweep(now)
+        return await super().on_tick(counter)
+
     def _stop(self) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what is cut off at the end is no error of ours
         self.should_exit = True
@@ -63,7 +71,6 @@ async def serve() -> None:
         date_header=True,
         proxy_headers=False,
         backlog=2048,
-        timeout_keep_alive=75,  # longer than a proxy's 60 s, so that it is the proxy which closes
         timeout_graceful_shutdown=GRACE_S,
     )
     sock = listener(this)

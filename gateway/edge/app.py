@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from secrets import randbits
@@ -15,9 +16,11 @@ from redis.exceptions import RedisError
 from gateway.core import errors, ids, principal
 from gateway.core import request as requests
 from gateway.core.snapshot import PARTS, ModelEntry
-from gateway.edge import listing
+from gateway.edge import listing, others
 from gateway.edge import live as live_figures
-from gateway.edge.client import Client, ClientLeft, Receive, Scope, Send
+from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
+from gateway.edge.client import Client, ClientLeft
+from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
 from gateway.edge.passthrough import Passthrough
@@ -40,6 +43,7 @@ class Edge:
         self.chat_secret = secrets.read_or_make(machine.secrets_dir, "chat")
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
         self.spool = Spool(machine.spool_dir, edge_id)
+        self.others = others.Others(edge_id, self.fleet)
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
         self.passthrough = Passthrough(machine)
@@ -54,7 +58,8 @@ class Edge:
         self.loop = asyncio.get_running_loop()
         self.spool.schedule_with(self.loop.call_soon)
         self.snapshots.load_from_disk()
-        self._tasks = [self.loop.create_task(self.snapshots.run()), self.loop.create_task(self._each_second())]
+        runs = (self.snapshots.run(), self._each_second(), EngineMetrics(self.fleet).run())
+        self._tasks = [self.loop.create_task(run) for run in runs]
         for task in self._tasks:
             task.add_done_callback(_fatal)
 
@@ -64,6 +69,8 @@ class Edge:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._push()
+        with contextlib.suppress(RedisError, OSError):
+            await self._redis.hdel(others.KEY, self.id)
         self.spool.close()
         await self._redis.aclose()
 
@@ -72,11 +79,11 @@ class Edge:
         return self._names.get(asked) or self._names.get(fold(asked))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = Client(scope, receive, send)
+        client = AsgiClient(scope, receive, send)
         path = scope["path"]
         endpoint = requests.PATHS.get(path)
         if endpoint is not None:
-            await Exchange(self, client, endpoint).run()
+            await self.infer(client, endpoint)
         elif path == "/v1" or path.startswith("/v1/"):
             await self._other(client, path)
         elif path == "/health":
@@ -85,6 +92,10 @@ class Edge:
             await self._ready(client)
         else:
             await self.passthrough.serve(client, self.snapshots.current.policies.max_body_bytes)
+
+    async def infer(self, client: Client, endpoint: str) -> None:
+        """One request of the inference path."""
+        await Exchange(self, client, endpoint).run()
 
     async def _other(self, client: Client, path: str) -> None:
         """The rest of /v1: the list of models, and what there is not."""
@@ -101,7 +112,7 @@ class Edge:
             await client.whole(200, [_JSON, *headers], body)
 
     def _models(self, client: Client, path: str, now: float) -> bytes:
-        method = client.scope["method"]
+        method = client.method
         if path != listing.PATH and not path.startswith(f"{listing.PATH}/"):
             raise errors.UnknownPath(f"there is no {method} {path[:200]} here")
         if method not in ("GET", "HEAD"):
@@ -148,9 +159,15 @@ class Edge:
             async with asyncio.timeout(2), self._redis.pipeline(transaction=False) as pipe:
                 pipe.set(key, data)
                 pipe.set(live_figures.PREFIX + self.id, document, ex=live_figures.EXPIRES_S)
-                await pipe.execute()
+                pipe.hset(others.KEY, self.id, self.others.mine())
+                pipe.hgetall(others.KEY)
+                words = (await pipe.execute())[-1]
             self._pusher.pushed(state)
+            gone = self.others.heard(words, self.loop.time())
+            if gone:
+                await self._redis.hdel(others.KEY, *gone)
         except (RedisError, OSError):
+            self.others.silent()
             log.debug("figures could not be pushed")
 
 

@@ -1,21 +1,19 @@
-"""The client's side of one request: its headers and body in, an answer out, and word of its leaving."""
+"""The client's side of one request: its headers and body in, an answer out, and word of its leaving.
+
+`Client` is what an exchange speaks to. Behind it is a connection itself (`direct`), or an ASGI server (`asgi`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from gateway.core.errors import GatewayError, TooLarge, TooSlow
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-WATCH_AFTER_S = 0.05
-"""An answer that is out before costs no task; a later one is watched by a single one."""
 BODY_TIMEOUT_S = 60.0
 """Between two pieces of a request's body."""
 LINGER_S = 2.0
@@ -27,111 +25,79 @@ class ClientLeft(Exception):
     """Nobody waits for the answer any more."""
 
 
-class Client:
-    """`opened`: status and headers are out, so that an error can only be told in-band."""
+class Client(ABC):
+    """`opened`: status and headers are out, so that an error can only be told in-band. `left`: it went away while it
+    was watched. `body_read`: nothing of the request is still to come."""
 
-    __slots__ = (
-        "_finished",
-        "_receive",
-        "_send",
-        "_task",
-        "_timer",
-        "_watcher",
-        "body_read",
-        "left",
-        "opened",
-        "scope",
-    )
+    __slots__ = ("_named", "body_read", "headers", "left", "method", "opened", "path")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope, self._receive, self._send = scope, receive, send
-        self.opened = self.left = self.body_read = self._finished = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[Any] | None = None
+    def __init__(self, method: str, path: str, headers: Headers) -> None:
+        self.method, self.path, self.headers = method, path, headers
+        self._named = dict(reversed(headers))
+        self.opened = self.left = self.body_read = False
 
     def header(self, name: bytes) -> bytes | None:
-        for key, value in self.scope["headers"]:
-            if key == name:
-                return bytes(value)
-        return None
+        """The first of that name (lower case)."""
+        return self._named.get(name)
 
     async def body(self, most: int) -> bytes:
         """All of it; raises `TooLarge`, `TooSlow`, `ClientLeft`."""
-        declared = self.header(b"content-length")
-        if declared is not None and int(declared) > most:
-            raise _too_large(most)
+        self._refuse_declared(most)
         first, more = await self.piece()
         pieces, size = [first], len(first)
-        if size > most:
-            raise _too_large(most)
-        if not more:
-            return first
-        while more:
+        while size <= most and more:
             data, more = await self.piece()
             size += len(data)
-            if size > most:
-                raise _too_large(most)
             pieces.append(data)
-        return b"".join(pieces)
+        if size > most:
+            raise too_large(most)
+        return first if len(pieces) == 1 else b"".join(pieces)
 
+    def _refuse_declared(self, most: int) -> None:
+        declared = self.header(b"content-length")
+        if declared is not None and int(declared) > most:
+            raise too_large(most)
+
+    @abstractmethod
     async def piece(self) -> tuple[bytes, bool]:
         """The next part of the body and whether there is more; raises `TooSlow`, `ClientLeft`."""
-        task = asyncio.current_task()
-        assert task is not None
-        late: list[bool] = []
-        timer = asyncio.get_running_loop().call_later(BODY_TIMEOUT_S, _interrupt, task, late)  # a third of a timeout()
-        try:
-            message = await self._receive()
-        except asyncio.CancelledError:
-            if not late:
-                raise
-            task.uncancel()
-            raise TooSlow(f"no more of the request's body came within {BODY_TIMEOUT_S:.0f} seconds") from None
-        finally:
-            timer.cancel()
-        if message["type"] == "http.disconnect":
-            raise ClientLeft
-        more = bool(message.get("more_body", False))
-        self.body_read = not more
-        return message.get("body", b""), more
 
+    @abstractmethod
     def watch(self) -> None:
-        """From now on cancel the calling task when the client leaves, and set `left`. The body must be read."""
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start_watching)
+        """From now on cancel the calling task when the client leaves, and set `left`. The body must be read. Raises
+        `ClientLeft` where that is known already."""
 
-    def unwatch(self) -> None:
-        self._finished = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-
-    def _start_watching(self) -> None:
-        self._watcher = asyncio.get_running_loop().create_task(self._wait_until_left())
-
-    async def _wait_until_left(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._finished and self._task is not None:
-            self.left = True
-            self._task.cancel()
+    @abstractmethod
+    def unwatch(self) -> None: ...
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """The answer in one piece."""
-        if not self.body_read and self.scope["method"] not in ("GET", "HEAD") and not await self._drained():
-            headers = [*headers, (b"connection", b"close")]  # what is left of the body must not be read as a request
+        last = not self.body_read and self.method not in ("GET", "HEAD") and not await self._drained()
         self.opened = True
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [*headers, (b"content-length", b"%d" % len(body))],
-            }
-        )
-        self._finished = True
-        await self._send({"type": "http.response.body", "body": body})
+        await self._whole(status, headers, body, last)
+
+    @abstractmethod
+    async def _whole(self, status: int, headers: Headers, body: bytes, last: bool) -> None:
+        """`last`: the connection ends here, for what is left of the body must not be read as a request."""
+
+    @abstractmethod
+    async def open(self, status: int, headers: Headers) -> None: ...
+
+    @abstractmethod
+    async def send(self, data: bytes) -> None:
+        """A piece of an opened answer; waits while the client does not take it."""
+
+    @abstractmethod
+    async def close(self, data: bytes = b"") -> None:
+        """The last piece."""
+
+    async def refuse(self, error: GatewayError, headers: Headers) -> None:
+        """As an answer, or as the last event of a stream that has begun."""
+        if self.opened:
+            await self.close(error.event())
+            return
+        head = [(b"content-type", b"application/json"), *error.headers(), *headers]
+        await self.whole(error.answer, head, error.body())
 
     async def _drained(self) -> bool:
         """Whether the rest of the body is out of the way: a client that is still sending would meet a reset
@@ -146,30 +112,9 @@ class Client:
             return False
         return True
 
-    async def open(self, status: int, headers: Headers) -> None:
-        self.opened = True
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def send(self, data: bytes) -> None:
-        """A piece of an opened answer; waits while the client does not take it."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def close(self, data: bytes = b"") -> None:
-        """The last piece."""
-        self._finished = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
-
-    async def refuse(self, error: GatewayError, headers: Headers) -> None:
-        """As an answer, or as the last event of a stream that has begun."""
-        if self.opened:
-            await self.close(error.event())
-            return
-        head = [(b"content-type", b"application/json"), *error.headers(), *headers]
-        await self.whole(error.answer, head, error.body())
-
 
 @contextlib.contextmanager
-def watched(client: Client) -> Any:
+def watched(client: Client) -> Iterator[None]:
     client.watch()
     try:
         yield
@@ -177,10 +122,9 @@ def watched(client: Client) -> Any:
         client.unwatch()
 
 
-def _interrupt(task: asyncio.Task[Any], late: list[bool]) -> None:
-    late.append(True)
-    task.cancel()
+def too_slow() -> TooSlow:
+    return TooSlow(f"no more of the request's body came within {BODY_TIMEOUT_S:.0f} seconds")
 
 
-def _too_large(most: int) -> TooLarge:
+def too_large(most: int) -> TooLarge:
     return TooLarge(f"the request's body is larger than the limit of {most} bytes")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from math import ceil
 from typing import TYPE_CHECKING
 
 from agent.wire.reason import Reason
-from gateway.core import errors, ids, principal, retry, router, usage
+from gateway.core import errors, ids, prefix, principal, retry, router, sessions, usage
 from gateway.core import request as requests
+from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
 from gateway.core.snapshot import ModelEntry
 from gateway.edge import relay
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
+from gateway.edge.tally import Tally
 from gateway.edge.upstream import UpstreamError
 
 if TYPE_CHECKING:
@@ -41,9 +44,10 @@ class Exchange:
         self.raw = b""
         self.intended = False
         self.replica: Replica | None = None
+        self.ticket: Ticket | None = None
         self.route = ""
         self.attempts = 0
-        self.tally = relay.Tally()
+        self.tally = Tally()
         self.settled = False
 
     async def run(self) -> None:
@@ -81,8 +85,8 @@ class Exchange:
         own = client.header(b"x-client-request-id")
         if own and len(own) <= 128 and own.isascii() and own.decode().isprintable():
             self.headers.append((b"x-client-request-id", own))
-        if client.scope["method"] != "POST":
-            raise errors.WrongMethod(f"{client.scope['path']} takes POST, not {client.scope['method']}", "POST")
+        if client.method != "POST":
+            raise errors.WrongMethod(f"{client.path} takes POST, not {client.method}", "POST")
         snapshot = edge.snapshots.current
         token = principal.token_of(client.header(b"authorization"), client.header(b"x-api-key"))
         self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
@@ -90,7 +94,7 @@ class Exchange:
         self.request = requests.read(self.endpoint, self.raw)
         self.entry = entry = self._model(self.request)
         self._admit(entry)
-        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name)
+        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role)
         self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
         try:
             edge.spool.intend(self._intent())
@@ -148,22 +152,29 @@ class Exchange:
     async def _dispatch(self, model: str, body: bytes) -> None:
         """Attempts until one is answered, or no further one is allowed."""
         fleet, attempts, stale_used = self.edge.fleet, 0, False
+        text, session = self._affinity(model)
+        route_by = self.edge.snapshots.current.policies.route_by
         tried: set[str] = set()
         while True:
-            now = self.loop.time()
-            choice = router.choose(fleet.of(model), router.Ask(now, fleet.turn(), tried))
+            now = time.monotonic()
+            choice = fleet.choose(model, router.Ask(now, tried, text, session, route_by))
             if isinstance(choice, Reason):
-                raise self._unavailable(self.edge.model(model) or self._known(), choice)
-            replica, reason = choice
+                raise self._no_choice(choice, model, now)
+            replica = choice.load
             attempts += 1
             self.attempts += 1
-            self.replica, self.route = replica, reason.sentence
-            failure = await self._attempt(replica, body)
-            if failure is None:
-                replica.served()
-                return
-            if failure.against_replica:
-                replica.failed(self.loop.time(), failure.kind is retry.Kind.CONNECT)
+            self.replica, self.route = replica, choice.reason.sentence
+            self.edge.metrics.routed(model, choice.reason.code)
+            self.ticket = fleet.begin(choice, text, now)
+            try:
+                failure = await self._attempt(replica, body)
+                if failure is None:
+                    found = self.tally.usage or usage.Usage()
+                    self.ticket.served(time.monotonic(), found.prompt, found.cached)
+                    return
+                self._failed(replica, self.ticket, failure)
+            finally:
+                self.ticket.end()
             decision = retry.decide(
                 failure,
                 attempts=attempts,
@@ -182,10 +193,38 @@ class Exchange:
             if decision.after_s:
                 await asyncio.sleep(decision.after_s)
 
+    def _affinity(self, model: str) -> tuple[prefix.Text, int | None]:
+        """What may draw the request to one of several replicas: its text, and its session."""
+        if len(self.edge.fleet.of(model)) < 2:
+            return prefix.NOTHING, None
+        assert self.request is not None
+        session = self.client.header(b"x-session-id") or self.request.user
+        text = prefix.NOTHING if self.endpoint == requests.EMBEDDINGS else prefix.read(self.raw, model)
+        return text, sessions.seed(session) if session else None
+
+    def _failed(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
+        now, unreachable = time.monotonic(), failure.kind is retry.Kind.CONNECT
+        if failure.against_replica:
+            ticket.failed(now, unreachable)
+        if unreachable:
+            self.edge.fleet.lost(replica)
+        if failure.retry_after_s is not None:
+            replica.rest(now + failure.retry_after_s)
+
+    def _no_choice(self, why: Reason, model: str, now: float) -> errors.Unavailable:
+        if why.code == router.ALL_BUSY:
+            wait_s = max(1, ceil(router.rest_s(self.edge.fleet.of(model), now)))
+            return errors.Unavailable(why.sentence, code="engine_busy", retry_after_s=wait_s)
+        return self._unavailable(self.edge.model(model) or self._known(), why)
+
+    def first_content(self) -> None:
+        """The stream's first content is there."""
+        if self.ticket is not None:
+            self.ticket.first(time.monotonic())
+
     async def _attempt(self, replica: Replica, body: bytes) -> retry.Failure | None:
-        """One try on one replica; None when the client has its answer. Counts never leak, whatever happens."""
+        """One try on one replica; None when the client has its answer."""
         policies = self.edge.snapshots.current.policies
-        replica.in_flight += 1
         connection = None
         try:
             connection = replica.pool.take(self.loop.time())
@@ -207,7 +246,6 @@ class Exchange:
         finally:
             if connection is not None:
                 connection.release()
-            replica.in_flight -= 1
 
     def answer_headers(self) -> Headers:
         assert self.replica is not None

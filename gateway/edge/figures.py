@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.core.usage import Usage
-from gateway.edge.relay import Tally
+from gateway.edge.tally import Tally
 from llmgw import metrics
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ class EdgeFigures:
 
     def retried(self, model: str) -> None:
         self.figures.add(metrics.RETRIES, (model,))
+
+    def routed(self, model: str, reason: str) -> None:
+        self.figures.add(metrics.ROUTES, (model, reason))
 
     def settled(self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage) -> None:
         figures = self.figures
@@ -38,12 +41,17 @@ class EdgeFigures:
         put = self.figures.put
         for model, live in edge.live.models.items():
             put(metrics.IN_FLIGHT, live.in_flight, (model,))
-        self.figures.clear(metrics.BREAKERS)
+        for metric in (metrics.BREAKERS, metrics.ENGINE_RUNNING, metrics.ENGINE_WAITING, metrics.ENGINE_KV):
+            self.figures.clear(metric)
         now = edge.loop.time()
         broken: dict[str, int] = {}
         for replica in edge.fleet:
             name = replica.endpoint.model
             broken[name] = broken.get(name, 0) + (not replica.breaker.allows(now))
+            said = replica.gauges
+            put(metrics.ENGINE_RUNNING, said.running, (name, replica.name))
+            put(metrics.ENGINE_WAITING, said.waiting, (name, replica.name))
+            put(metrics.ENGINE_KV, said.kv_usage, (name, replica.name))
         for name, count in broken.items():
             put(metrics.BREAKERS, count, (name,))
         snapshot = edge.snapshots.current

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gateway.core.errors import TooLarge
+from gateway.edge.asgi import AsgiClient
 from gateway.edge.client import Client, ClientLeft, Headers, watched
 from gateway.edge.upstream import Connection, Pool, UpstreamError
 from llmgw.machine import Machine
@@ -51,7 +52,7 @@ class Passthrough:
     def sweep(self, now: float) -> None:
         self._pool.sweep(now)
 
-    async def serve(self, client: Client, most: int) -> None:
+    async def serve(self, client: AsgiClient, most: int) -> None:
         """One request. `most` bytes of body."""
         try:
             await self._serve(client, most)
@@ -71,7 +72,7 @@ class Passthrough:
                 raise
             task.uncancel()
 
-    async def _serve(self, client: Client, most: int) -> None:
+    async def _serve(self, client: AsgiClient, most: int) -> None:
         declared = client.header(b"content-length")
         if declared is not None and int(declared) > most:
             raise TooLarge(f"The request is larger than the limit of {most} bytes.")
@@ -88,15 +89,15 @@ class Passthrough:
                 connection.release()
 
     async def _connection(self, client: Client, has_body: bool) -> Connection:
-        if client.scope["method"] in _REPEATABLE and not has_body:
+        if client.method in _REPEATABLE and not has_body:
             kept = self._pool.take(asyncio.get_running_loop().time())
             if kept is not None:
                 return kept
         return await self._pool.connect(CONNECT_S)
 
-    async def _exchange(self, client: Client, connection: Connection, has_body: bool, most: int) -> None:
+    async def _exchange(self, client: AsgiClient, connection: Connection, has_body: bool, most: int) -> None:
         loop = asyncio.get_running_loop()
-        method = client.scope["method"]
+        method = client.method
         declared = client.header(b"content-length")
         connection.send(self._head(client, declared if has_body else None, has_body), headless=method == "HEAD")
         if has_body:
@@ -117,7 +118,7 @@ class Passthrough:
                 await client.send(data)
             await client.close()
 
-    def _head(self, client: Client, length: bytes | None, has_body: bool) -> bytes:
+    def _head(self, client: AsgiClient, length: bytes | None, has_body: bool) -> bytes:
         scope = client.scope
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         named = _named_in_connection(scope["headers"])

@@ -22,6 +22,10 @@ MOST_IDLE = 64
 """Kept connections a pool."""
 
 
+ENDING_S = 0.25
+"""For the end of an answer of which no more is wanted, so that its connection can be kept."""
+
+
 class UpstreamError(Exception):
     """The other side broke the connection or the protocol. `stale`: before a byte came, on a kept connection."""
 
@@ -44,6 +48,7 @@ class Connection(asyncio.Protocol):
         "_header_bytes",
         "_headless",
         "_keep",
+        "_lingering",
         "_loop",
         "_parser",
         "_paused",
@@ -55,6 +60,7 @@ class Connection(asyncio.Protocol):
         "_waiter",
         "_writer",
         "done",
+        "ending",
         "got_head",
         "headers",
         "idle_since",
@@ -81,19 +87,26 @@ class Connection(asyncio.Protocol):
         self._buffer: list[bytes] = []
         self._size = 0
         self._broken: UpstreamError | None = None
-        self._framed = self._got_byte = self._paused = False
+        self._framed = self._got_byte = self._paused = self._lingering = False
         self._keep = True
         self._headless = headless
         self._header_bytes = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.got_head = self.done = False
+        self.ending = False
+        """Set by the caller that has all it wants and expects nothing but the answer's end."""
 
     # -- the caller's side
 
     @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def framed(self) -> bool:
+        """Whether the answer says how long it is: one that does not ends with its connection."""
+        return self._framed
 
     def send(self, head: bytes, body: bytes = b"", headless: bool = False) -> None:
         """Begin an exchange. `headless`: the answer has no body whatever its headers say (HEAD)."""
@@ -157,16 +170,23 @@ class Connection(asyncio.Protocol):
         return b""
 
     def release(self) -> None:
-        """The exchange is over: keep the connection when its answer was read to the end, else break it, which
-        is how an engine learns that nobody waits."""
+        """The exchange is over: keep the connection when its answer was read to the end (or is about to end), else
+        break it, which is how an engine learns that nobody waits."""
+        if self.done and self._keep and not self.sending and self.usable:
+            self._used = True
+            self._pool.keep(self)  # with its timer, which the next exchange moves only if it comes too late
+            return
+        self._disarm()
+        if self.ending and not self.done and not self.sending and self.usable:
+            self._lingering = True
+            self._timer = self._loop.call_later(ENDING_S, self.abort)
+        else:
+            self.abort()
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.done and self._keep and not self.sending and self.usable:
-            self._used = True
-            self._pool.keep(self)
-        else:
-            self.abort()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -223,6 +243,11 @@ class Connection(asyncio.Protocol):
             self.abort()
         if self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
             self._wake()
+        if self._lingering and self.done:
+            self._lingering = False
+            self._disarm()
+            self.release()
+            return
         if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -233,6 +258,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._keep = False
+        self._disarm()
         if not self.done and self.got_head and not self._framed and exc is None:
             self.done = True  # a body that ends with its connection
         if not self.done and self._broken is None:

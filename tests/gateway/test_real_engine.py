@@ -113,10 +113,11 @@ def test_streamed_completions_hide_the_usage_that_nobody_asked_for(client: opena
 def test_a_prompt_that_is_too_long_is_the_callers_error(client: openai.OpenAI, gateway: EdgeProcess) -> None:
     long = [{"role": "user", "content": "x y " * 5000}]
     for stream in (False, True):
+        before = set(gateway.books())
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(model="tiny", messages=long, stream=stream)  # type: ignore[call-overload]
         assert caught.value.code == "context_length_exceeded"
-        assert gateway.last().outcome == "refused"
+        assert gateway.last(before=before).outcome == "refused"
 
 
 def test_an_engine_killed_in_mid_stream(own_edge: EdgeProcess, launch: Launch) -> None:

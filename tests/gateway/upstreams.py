@@ -68,6 +68,8 @@ class Upstream:
     calls: list[Call] = field(default_factory=list)
     connections: int = 0
     open: int = 0
+    metrics: bytes | None = None
+    """What it says of itself; None: nothing. Questions for it are no calls."""
 
 
 @contextlib.asynccontextmanager
@@ -111,6 +113,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scr
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         method, path, _ = first.split(" ", 2)
+        if path == "/metrics":
+            found.connections -= 1
+            text = found.metrics
+            status, text = (404, b"") if text is None else (200, text)
+            writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(text), text))
+            await writer.drain()
+            return
         call = Call(reader, writer, method, path, headers, body, len(found.calls) + 1)
         found.calls.append(call)
         watch = asyncio.ensure_future(_watch(call))

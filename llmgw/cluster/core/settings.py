@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,12 +27,13 @@ class GatewaySettings:
     """See `gateway.core.snapshot.Policies`; seconds and bytes."""
 
     connect_timeout_s: Seconds = 3.0
-    header_timeout_s: Seconds = 900.0
+    header_timeout_s: Seconds = 1200.0
     idle_timeout_s: Seconds = 120.0
     generation_timeout_s: Seconds = 3600.0
     keepalive_s: Seconds = 15.0
     max_body_bytes: AtLeastOne = 32 * 1024 * 1024
     retries: Count = 2
+    route_by: Literal["predicted", "least_load", "prefix", "round_robin"] = "predicted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,45 @@ async def raw(edge: EdgeProcess, *pieces: bytes, wait_for: bytes = b"") -> bytes
     return found
 
 
-@pytest.mark.skip(reason="waits for the request translators: what roles a model's template takes is not known yet")
-def test_b020_developer_role() -> None: ...
+INSTRUCTED = [
+    {"role": "system", "content": "S"},
+    {"role": "developer", "content": "Answer in rhyme."},
+    {"role": "user", "content": "hi"},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", ["orchid-8b", "helper"])
+async def test_b020_developer_role(edge: EdgeProcess, http: httpx.AsyncClient, model: str, stream: bool) -> None:
+    async def picky(call: Call) -> None:
+        given = [m["role"] for m in call.json["messages"]]
+        if "developer" in given or "system" in given[1:]:
+            await call.whole({"error": {"message": "System message must be at the beginning."}}, 400)
+        else:
+            await (call.stream(delta("ok"), finish(), DONE) if stream else call.whole(answer()))
+
+    later = [INSTRUCTED[2], {"role": "developer", "content": [{"type": "text", "text": "T"}]}, *INSTRUCTED[:2]]
+    async with engine(picky) as up:
+        edge.serve(endpoint(up.port))
+        found = await http.post(CHAT, json=chat(model=model, messages=INSTRUCTED, stream=stream))
+        mixed = await http.post(CHAT, json=chat(model=model, messages=later, stream=stream, x=1.50))
+    assert (found.status_code, mixed.status_code) == (200, 200)
+    assert up.calls[0].json["messages"] == [{"role": "system", "content": "S\n\nAnswer in rhyme."}, INSTRUCTED[2]]
+    assert up.calls[1].json["messages"] == [
+        {"role": "system", "content": "T\n\nS\n\nAnswer in rhyme."},
+        INSTRUCTED[2],
+    ]
+    assert up.calls[0].json["model"] == "orchid-8b"
+
+
+async def test_b020_a_model_that_takes_the_role(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    entry = snapshot.ModelEntry("new", (), "serving", developer_role=True)
+    async with engine(whole) as up:
+        edge.serve(endpoint(up.port, model="new"))
+        edge.publish(catalog=catalog(new=entry))
+        sent = json.dumps(chat(model="new", messages=INSTRUCTED)).encode()
+        assert (await http.post(CHAT, content=sent)).status_code == 200
+        assert up.calls[0].body == sent
 
 
 @pytest.mark.parametrize("said", [{"content": None}, {}, {"content": ""}])

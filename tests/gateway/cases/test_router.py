@@ -27,8 +27,137 @@ async def good(call: Call) -> None:
 def test_b051_retry_after_of_providers() -> None: ...
 
 
-@pytest.mark.skip(reason="waits for load from engine metrics; until then a replica is judged by what is in flight")
-def test_b059_engine_metrics() -> None: ...
+async def test_b051_an_engine_that_asks_for_a_pause_gets_it(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    async def busy(call: Call) -> None:
+        await call.whole({"error": {"message": "queue full"}}, 429, "retry-after: 20")
+
+    async with engine(busy) as one, engine(good) as two:
+        edge.serve(endpoint(one.port, ONE), endpoint(two.port, TWO))
+        for _ in range(8):
+            assert (await http.post(CHAT, json=chat())).status_code == 200
+        assert (len(one.calls), len(two.calls)) == (1, 8)
+    async with engine(busy) as one:
+        edge.serve(endpoint(one.port, ONE))
+        found = await http.post(CHAT, json=chat())
+        assert (found.status_code, found.json()["error"]["code"]) == (503, "engine_busy")
+        assert 18 <= int(found.headers["retry-after"]) <= 20
+        assert len(one.calls) == 1, "nothing is asked during the pause"
+
+
+LLAMACPP = (
+    b"# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing %d\nllamacpp:requests_deferred %d\n"
+)
+
+
+async def test_b059_what_engines_say_of_themselves_counts(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    async def spread(count: int = 6) -> tuple[int, int]:
+        before = len(one.calls), len(two.calls)
+        for _ in range(count):
+            assert (await http.post(CHAT, json=chat())).status_code == 200
+        return len(one.calls) - before[0], len(two.calls) - before[1]
+
+    async with engine(good) as one, engine(good) as two:
+        one.metrics, two.metrics = LLAMACPP % (4, 9), LLAMACPP % (0, 0)
+        edge.serve(endpoint(one.port, ONE, parallel=4), endpoint(two.port, TWO, parallel=4))
+        await asyncio.sleep(1.3)
+        assert await spread() == (0, 6), "requests of others are load"
+        one.metrics = None
+        await asyncio.sleep(1.3)
+        assert min(await spread()) >= 2, "unknown: our own counts judge"
+
+
+async def test_b059_an_engine_whose_metrics_hang_delays_nobody(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    over = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.readuntil(b"\r\n")
+        if b"/metrics" in first:
+            await over.wait()
+        else:
+            body = json.dumps(answer()).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    async with engine(good) as two:
+        two.metrics = LLAMACPP % (0, 0)
+        edge.serve(endpoint(server.sockets[0].getsockname()[1], ONE), endpoint(two.port, TWO))
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5:
+            sent = time.monotonic()
+            assert (await http.post(CHAT, json=chat())).status_code == 200
+            assert time.monotonic() - sent < 0.5
+            await asyncio.sleep(0.05)
+    over.set()
+    server.close()
+    await asyncio.sleep(0.01)
+
+
+async def test_edges_know_of_each_other(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    """What another process has in flight is load; one that is gone has nothing in flight."""
+    async with engine(good) as one, engine(good) as two:
+        edge.serve(endpoint(one.port, ONE, parallel=4), endpoint(two.port, TWO, parallel=4))
+        with edge.client() as client:
+            for number in range(14):
+                client.hset("llmgw:edges", "another", json.dumps({"n": number, "in_flight": {ONE: 6}}))
+                await asyncio.sleep(0.1)
+            for _ in range(6):
+                assert (await http.post(CHAT, json=chat())).headers["x-llmgw-replica"] == TWO
+            own = [k for k in client.hkeys("llmgw:edges") if k != b"another"]
+            assert len(own) == 1
+            client.hdel("llmgw:edges", "another")
+            await asyncio.sleep(1.3)
+            assert ONE in {(await http.post(CHAT, json=chat())).headers["x-llmgw-replica"] for _ in range(6)}
+
+
+LONG = "The river takes the old road to the sea. " * 40
+
+
+def talk(*turns: str) -> dict[str, Any]:
+    roles = ("user", "assistant")
+    return chat(messages=[{"role": roles[i % 2], "content": text} for i, text in enumerate(turns)])
+
+
+async def test_a_text_returns_to_where_it_was_read(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    async with engine(good) as one, engine(good) as two:
+        edge.serve(endpoint(one.port, ONE, parallel=4), endpoint(two.port, TWO, parallel=4))
+        texts = {name: f"{name}: {LONG}" for name in "abcdefgh"}
+        first = {n: (await http.post(CHAT, json=talk(t))).headers["x-llmgw-replica"] for n, t in texts.items()}
+        assert set(first.values()) == {ONE, TWO}, "what nobody has read is spread"
+        for name, text in texts.items():
+            found = await http.post(CHAT, json=talk(text, "yes", "and then?"))
+            assert found.headers["x-llmgw-replica"] == first[name]
+            assert "% of the prompt is cached there" in found.headers["x-llmgw-route"]
+    assert edge.settlement(found.headers["x-request-id"]).route == found.headers["x-llmgw-route"]
+
+
+async def test_a_session_stays_and_moves_with_its_replica(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    async def home(session: str, **fields: Any) -> str:
+        headers = {"x-session-id": session} if not fields else {}
+        found = await http.post(CHAT, json=chat(**fields), headers=headers)
+        assert fields or "session" in found.headers["x-llmgw-route"]
+        return found.headers["x-llmgw-replica"]
+
+    async with engine(good) as one, engine(good) as two, engine(good) as three:
+        all_three = (endpoint(one.port, ONE), endpoint(two.port, TWO), endpoint(three.port, "r-3"))
+        edge.serve(*all_three)
+        homes = {f"s{i}": await home(f"s{i}") for i in range(12)}
+        assert len(set(homes.values())) == 3
+        assert {s: await home(s) for s in homes} == homes
+        assert len({await home("", user="somebody") for _ in range(4)}) == 1
+        edge.serve(*all_three[:2])
+        after = {s: await home(s) for s in homes}
+        assert all(after[s] == homes[s] for s in homes if homes[s] != "r-3"), "only the lost one's sessions move"
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "least_load", "prefix", "predicted"])
+async def test_each_policy(edge: EdgeProcess, http: httpx.AsyncClient, policy: str) -> None:
+    async with engine(good) as one, engine(good) as two:
+        edge.serve(endpoint(one.port, ONE), endpoint(two.port, TWO), route_by=policy)
+        found = [await http.post(CHAT, json=talk(LONG)) for _ in range(4)]
+    where = {f.headers["x-llmgw-replica"] for f in found}
+    assert len(where) == (1 if policy in ("prefix", "predicted") else 2)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])

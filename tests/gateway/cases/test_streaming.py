@@ -254,6 +254,32 @@ async def test_b011_a_client_that_leaves_before_the_first_token(
         assert edge.live()["models"]["orchid-8b"]["in_flight"] == 0
 
 
+async def test_b011_leaving_is_no_fault_of_the_replica(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    """Its breaker, which three failures would open, stays shut."""
+
+    async def script(call: Call) -> None:
+        if call.number > 5:
+            await call.whole(answer())
+        else:
+            await asyncio.sleep(20)
+
+    async with engine(script) as up:
+        edge.serve(endpoint(up.port, "r-left"))
+        for gone in range(1, 6):
+            task = asyncio.ensure_future(http.post(CHAT, json=chat()))
+            while len(up.calls) < gone:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            task.cancel()
+            await asyncio.wait_for(up.calls[gone - 1].gone.wait(), 2)
+        found = await http.post(CHAT, json=chat())
+        assert found.status_code == 200
+        assert found.headers["x-llmgw-route"] == "the only replica"
+        edge.serve(endpoint(up.port, "r-left"), endpoint(up.port, "r-other"))
+        routes = [(await http.post(CHAT, json=chat())).headers["x-llmgw-route"] for _ in range(3)]
+    assert not [route for route in routes if "failed" in route or "avoided" in route], routes
+
+
 async def test_b012_an_event_of_3_mib(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
     big = delta("x" * 3 * 1024 * 1024)
 

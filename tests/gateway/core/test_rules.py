@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pytest
 
 from agent.wire.reason import Reason
-from gateway.core import chunk, errors, ids, request, retry, router, sse, usage
+from gateway.core import chunk, errors, ids, request, retry, roles, router, sse, usage
 from gateway.core.breaker import CLOSED, Breaker
+from gateway.core.load import Load, Turn
 from gateway.core.retry import Again, Failure, GiveUp, Kind
 from gateway.core.router import Ask
 from gateway.core.snapshot import Endpoint
-
-
-@dataclass
-class Load:
-    endpoint: Endpoint
-    in_flight: int = 0
-    breaker: Breaker = CLOSED
 
 
 def load(name: str, in_flight: int = 0, **fields: object) -> Load:
@@ -33,7 +26,7 @@ def chosen(loads: list[Load], ask: Ask) -> str:
     return found.code if isinstance(found, Reason) else f"{found[0].endpoint.replica}: {found[1].sentence}"
 
 
-OPEN = Breaker(3, 100.0)
+OPEN = Breaker(3, 100.0, 0, 0.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -54,26 +47,34 @@ OPEN = Breaker(3, 100.0)
     ],
 )
 def test_choose(loads: list[Load], tried: tuple[str, ...], expected: str) -> None:
-    assert chosen(loads, Ask(10.0, 0, tried)) == expected
+    assert chosen(loads, Ask(10.0, tried)) == expected
 
 
 def test_equals_take_turns() -> None:
     loads = [load("a"), load("b"), load("c")]
-    assert [chosen(loads, Ask(0.0, turn))[0] for turn in range(6)] == list("abcabc")
+    assert sorted(_turns(loads, 6)) == list("aabbcc")
+    assert sorted(_turns([load("a", weight=3.0), load("b")], 8)) == list("aaaaaabb")
 
 
-def test_a_breaker_opens_doubles_and_closes() -> None:
-    breaker = CLOSED.failed(0.0).failed(0.0)
-    assert breaker.allows(0.0)
-    breaker = breaker.failed(0.0)
-    assert not breaker.allows(0.9)
-    assert breaker.allows(1.0)
-    breaker = breaker.failed(1.0)
-    assert not breaker.allows(2.9)
-    for _ in range(20):
-        breaker = breaker.failed(10.0)
-    assert breaker.allows(40.0)
-    assert not CLOSED.failed(0.0, at_once=True).allows(0.5)
+def test_one_that_comes_back_is_not_given_all_that_it_missed() -> None:
+    loads = [load("a"), load("b")]
+    _turns(loads, 20)
+    loads.append(load("c"))
+    assert sorted(_turns(loads, 9)) == list("aaabbbccc")
+
+
+def _turns(loads: list[Load], count: int) -> list[str]:
+    """Who gets one request after another."""
+    turn = loads[0].turn if loads[0].turns else Turn()
+    got = []
+    for x in loads:
+        x.turn = turn
+    for _ in range(count):
+        choice = router.choose(loads, Ask(0.0))
+        assert not isinstance(choice, Reason)
+        choice.load.begin(0.0).end()
+        got.append(choice.load.name)
+    return got
 
 
 def decide(failure: Failure, attempts: int = 1, **fields: bool) -> Again | GiveUp:
@@ -90,6 +91,8 @@ def test_retries() -> None:
     assert isinstance(decide(reset, content_sent=True), GiveUp)
     assert decide(stale, 3) == Again(0.0, counts=False)
     assert isinstance(decide(stale, 3, stale_used=True), GiveUp)
+    assert isinstance(decide(reset, repeatable=False), GiveUp), "it may have been done"
+    assert decide(Failure(Kind.CONNECT, "x"), repeatable=False) == Again(0.0), "nobody got it"
     assert not stale.against_replica
     assert not Failure(Kind.STATUS, "x", status=429).against_replica
 
@@ -182,3 +185,18 @@ def test_the_body_changes_only_where_it_must() -> None:
     assert request.outgoing(body, plain, "m") == body[:-2] + b',"stream_options":{"include_usage":true}}'
     asked = body.replace(b"true}", b'true,"stream_options":{"include_usage":true}}')
     assert request.outgoing(asked, request.read(request.CHAT, asked), "m") is asked
+
+
+def test_instructions_first() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:x"}}
+    messages = [
+        {"role": "user", "content": 1.50},
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, picture]},
+        {"role": "system", "content": "b"},
+        {"role": "system", "content": None},
+    ]
+    first, *rest = json.loads(roles.instructions_first(json.dumps(messages).encode()))
+    assert rest == messages[:1]
+    assert first["role"] == "system"
+    assert first["content"][:3] == [{"type": "text", "text": "a"}, picture, {"type": "text", "text": "b"}]
+    assert b"1.5" in roles.instructions_first(json.dumps(messages).encode())

@@ -1,0 +1,188 @@
+"""What of a stream reaches the client: blocks of whole events in, the same bytes out but for what must change. Pure.
+
+Bytes are searched for the few marks that make an event worth a second look; only such an event is taken apart.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gateway.core import chunk, sse, usage
+from gateway.core.retry import Failure, Kind
+
+DONE = b"data: [DONE]\n\n"
+_LAST = b"}\n\n" + DONE
+_ENDED = re.compile(rb'finish_reason": ?"')
+_ANY_USAGE = re.compile(usage.MARK)
+_COUNTS = re.compile(usage.MARK + rb"(?!: ?null)")
+_NULLS = ((b'],"usage":null', b"]"), (b'], "usage": null', b"]"))
+"""As OpenAI and others write it into every chunk, behind the choices: cut without taking the chunk apart."""
+
+
+class Broken(Exception):
+    """The stream must not go on. `before`: what came ahead of the fault and may be passed on."""
+
+    def __init__(self, failure: Failure, before: bytes = b"") -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+        self.before = before
+
+
+def reported(error: chunk.EngineError) -> Failure:
+    return Failure(Kind.REPORTED, f"the engine reported an error: {error.sentence}", error.code)
+
+
+def gave_up(ending: chunk.BadEnding) -> Failure:
+    return Failure(Kind.REPORTED, f"the engine gave up on the answer (finish_reason {ending})", str(ending))
+
+
+GARBAGE = Failure(Kind.BAD_ANSWER, "the engine sent what is no part of an answer")
+
+
+class Sieve:
+    """Of one stream. `wants_usage`: the client asked for the counts itself, `each_usage`: in every chunk. `choices`:
+    how many answers must end."""
+
+    __slots__ = (
+        "_choices",
+        "_each_usage",
+        "_ended",
+        "_marks",
+        "_wants_usage",
+        "done",
+        "events",
+        "finished",
+        "owed",
+        "twins",
+        "usage",
+    )
+
+    def __init__(self, wants_usage: bool, each_usage: bool, choices: int) -> None:
+        self._wants_usage, self._each_usage, self._choices = wants_usage, each_usage, choices
+        self._marks = (_ENDED, _COUNTS if wants_usage else _ANY_USAGE)
+        self._ended: set[int] = set()
+        self.finished = False
+        """Every choice has its `finish_reason`."""
+        self.owed = b""
+        """The counts that a client asked for, held back until the end."""
+        self.done = False
+        """`[DONE]` has come: nothing may follow."""
+        self.twins = False
+        """The engine tells the thinking text under two names."""
+        self.usage: usage.Usage | None = None
+        self.events = 0
+        """Of the last block."""
+
+    def sift(self, block: bytes) -> bytes:
+        """`block` without what must not reach the client; raises `Broken` at an error."""
+        if not self._wants_usage and usage.MARK in block:
+            for null, nothing in _NULLS:
+                block = block.replace(null, nothing)
+        self.events = block.count(b"\n\n")
+        odd = _odd(block, self.events)
+        if odd == 0 or self.twins:
+            block = self._each(sse.split(block))
+            self.events = block.count(b"\n\n")
+            return block
+        return self._marked(block, odd)
+
+    def _marked(self, block: bytes, odd: int) -> bytes:
+        kept: list[bytes] = []
+        at = 0
+        while (mark := self._mark(block, at, odd)) >= 0:
+            before = block.rfind(b"\n\n", at, mark)
+            start = at if before < 0 else before + 2
+            end = block.index(b"\n\n", mark) + 2
+            kept.append(block[at:start])
+            kept.append(self._each([block[start:end]], kept))
+            at = end
+        if not kept:
+            return block
+        kept.append(block[at:])
+        block = b"".join(kept)
+        self.events = block.count(b"\n\n")
+        return block
+
+    def _mark(self, block: bytes, at: int, odd: int) -> int:
+        """Where the next event that must be looked at says so; -1 when none does."""
+        first = odd if odd >= at else -1
+        if (error := block.find(b"error", at)) >= 0 and (first < 0 or error < first):
+            first = error
+        for mark in self._marks:
+            if (found := mark.search(block, at)) is not None and (first < 0 or found.start() < first):
+                first = found.start()
+        return first
+
+    def _each(self, events: list[bytes], before: list[bytes] | None = None) -> bytes:
+        """Every event taken apart. `before`: what has been kept of the block already."""
+        kept: list[bytes] = []
+        for raw in events:
+            if self.done:
+                break  # nothing may follow it
+            try:
+                kept.append(self._clean(raw))
+            except chunk.BadEnding as e:
+                raise Broken(gave_up(e), b"".join([*(before or ()), *kept])) from None
+            except Broken as e:
+                e.before = b"".join([*(before or ()), *kept])
+                raise
+        return b"".join(kept)
+
+    def _clean(self, raw: bytes) -> bytes:
+        if _odd(raw, raw.count(b"\n\n")) >= 0:
+            data = sse.parse(raw).data
+            if data is None:
+                return raw
+            if data.strip() == chunk.DONE:
+                self.done = True
+                return self.owed + raw
+            if not chunk.is_object(data):
+                raise Broken(GARBAGE)
+        if _ENDED.search(raw) is not None:
+            raw = chunk.mend_endings(raw)
+            self._ended.update(chunk.look(sse.parse(raw)).ended)
+            self.finished = len(self._ended) >= self._choices
+        if usage.MARK in raw or b"error" in raw:
+            event = sse.parse(raw)
+            seen = chunk.look(event)
+            if seen.error is not None:
+                raise Broken(reported(seen.error))
+            if event.data is not None and usage.MARK in event.data:
+                if seen.usage is not None:
+                    self.usage = usage.of(seen.usage) or self.usage
+                if not self._wants_usage:
+                    if seen.usage is not None and not seen.choices:
+                        return b""
+                    raw = _event(event.name, usage.without(event.data))
+                elif seen.usage is not None:
+                    raw = self._counted(event, seen.choices) or raw
+        if self.twins and b'"reasoning_content"' in raw:
+            event = sse.parse(raw)
+            if event.data is not None:
+                raw = _event(event.name, chunk.without_twin(event.data))
+        return raw
+
+    def _counted(self, event: sse.Event, choices: int) -> bytes:
+        """For who asked for counts: they come once, last and alone, also where the engine puts them beside a choice.
+        Empty where `event` may stay as it is."""
+        assert event.data is not None
+        self.owed = b""
+        if not choices or self._each_usage:
+            return b""
+        self.owed = _event(b"", chunk.counts_alone(event.data))
+        return _event(event.name, usage.without(event.data))
+
+
+def _odd(block: bytes, events: int) -> int:
+    """Where something begins that may not be an event of one line of JSON; -1 when all of `block` looks like that.
+    Comments, `[DONE]`, other line ends and garbage are looked at one by one."""
+    if not block.startswith(b"data: {"):
+        return 0
+    usual = block.count(b"}\n\ndata: {") + 1 if events > 1 else 1
+    if block.endswith(b"}\n\n"):
+        return -1 if events == usual else 0
+    return len(block) - len(DONE) if block.endswith(_LAST) and events == usual + 1 else 0
+
+
+def _event(name: bytes, data: bytes) -> bytes:
+    return (b"event: %b\n" % name if name else b"") + b"data: " + data + b"\n\n"

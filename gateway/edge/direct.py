@@ -1,0 +1,206 @@
+"""A client on its connection itself: an inference request without an ASGI server's messages, events and timers.
+
+Measured, that is half of what a request costs an edge (docs/performance.md). `protocol` feeds it and tells it when
+the client is gone; to the rest of uvicorn it looks like one of its own request-and-response cycles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from gateway.edge.client import BODY_TIMEOUT_S, Client, ClientLeft, Headers, too_large, too_slow
+
+if TYPE_CHECKING:
+    from gateway.edge.protocol import EdgeProtocol
+
+HIGH_BYTES = 64 * 1024
+"""Of a body that nobody has asked for yet: reading pauses."""
+JOIN_BYTES = 64 * 1024
+"""A smaller answer leaves in one piece with its headers."""
+
+
+class DirectClient(Client):
+    """`keep_alive`, `response_complete` and `disconnected` are read (and set) by uvicorn too."""
+
+    __slots__ = (
+        "_chunked",
+        "_complete",
+        "_expects",
+        "_late",
+        "_pieces",
+        "_protocol",
+        "_room",
+        "_size",
+        "_task",
+        "_waiter",
+        "_waits_since",
+        "disconnected",
+        "endpoint",
+        "keep_alive",
+        "message_event",
+        "response_complete",
+    )
+
+    def __init__(
+        self, protocol: EdgeProtocol, endpoint: str, path: str, headers: Headers, version: str, keep_alive: bool
+    ) -> None:
+        super().__init__("POST", path, headers)
+        self._protocol, self.endpoint = protocol, endpoint
+        self._chunked = version != "1.0"
+        self._expects = protocol.expect_100_continue
+        self.keep_alive = keep_alive and self._chunked
+        self.disconnected = self.response_complete = False
+        self.message_event = _NOBODY_WAITS
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._room = HIGH_BYTES
+        """What may gather before it is taken, or else reading pauses."""
+        self._complete = self._late = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._waits_since = 0.0
+        self._task: asyncio.Task[Any] | None = None
+
+    # -- the protocol's side
+
+    def fed(self, data: bytes) -> None:
+        """A part of the body has come."""
+        if self.response_complete:
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        self._waits_since = self._protocol.loop.time()
+        if self._size > self._room:
+            if self._waiter is not None:
+                self._wake()
+            else:
+                self._protocol.flow.pause_reading()
+
+    def fed_all(self) -> None:
+        self._complete = True
+        self._wake()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.disconnected = True
+        if self._task is not None and not self.response_complete:
+            self.left = True
+            self._task.cancel()
+        self._wake()
+
+    def sweep(self, now: float) -> None:
+        if self._waiter is not None and now - self._waits_since > BODY_TIMEOUT_S:
+            self._late = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- the exchange's side
+
+    async def body(self, most: int) -> bytes:
+        self._refuse_declared(most)
+        self._room = most
+        if not self._complete and self._size <= most:
+            await self._more()
+        if self._size > most:
+            self._pieces.clear()
+            raise too_large(most)
+        return self._taken()
+
+    async def piece(self) -> tuple[bytes, bool]:
+        self._room = 0
+        if not self._pieces and not self._complete:
+            await self._more()
+        return self._taken(), not self._complete
+
+    def _taken(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        self._size = 0
+        self.body_read = self._complete
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _more(self) -> None:
+        """Until there is more than `_room`, or all."""
+        protocol = self._protocol
+        if self._expects and not self.disconnected:
+            self._expects = False
+            protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        protocol.flow.resume_reading()
+        self._waits_since = protocol.loop.time()
+        while self._size <= self._room and not self._complete:
+            if self.disconnected:
+                raise ClientLeft
+            if self._late:
+                raise too_slow()
+            self._waiter = protocol.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def watch(self) -> None:
+        if self.disconnected:
+            raise ClientLeft
+        self._task = asyncio.current_task()
+
+    def unwatch(self) -> None:
+        self._task = None
+
+    async def _whole(self, status: int, headers: Headers, body: bytes, last: bool) -> None:
+        if self._protocol.flow.write_paused:
+            await self._protocol.flow.drain()
+        self.keep_alive = self.keep_alive and not last
+        head = self._head(status, headers, b"content-length: %d\r\n\r\n" % len(body))
+        self._write([head + body] if len(body) < JOIN_BYTES else [head, body])
+        self._end()
+
+    async def open(self, status: int, headers: Headers) -> None:
+        self.opened = True
+        end = b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"
+        self._write([self._head(status, headers, end)])
+
+    async def send(self, data: bytes) -> None:
+        if self._protocol.flow.write_paused:
+            await self._protocol.flow.drain()
+        if data:
+            self._write([b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data])
+
+    async def close(self, data: bytes = b"") -> None:
+        await self.send(data)
+        if self._chunked:
+            self._write([b"0\r\n\r\n"])
+        self._end()
+
+    def _head(self, status: int, headers: Headers, end: bytes) -> bytes:
+        lines = [STATUS_LINE[status]]
+        for name, value in (*self._protocol.server_state.default_headers, *headers):
+            lines += (name, b": ", value, b"\r\n")
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(end)
+        return b"".join(lines)
+
+    def _write(self, pieces: list[bytes]) -> None:
+        if not self.disconnected:
+            self._protocol.transport.writelines(pieces) if len(pieces) > 1 else self._protocol.transport.write(
+                pieces[0]
+            )
+
+    def _end(self) -> None:
+        self.response_complete = True
+        if not self.keep_alive:
+            self._protocol.transport.close()
+        self._protocol.on_response_complete()
+
+
+class _Event:
+    """uvicorn sets a cycle's event when its client is gone; `lost` tells it here."""
+
+    def set(self) -> None: ...
+
+
+_NOBODY_WAITS = _Event()

@@ -1,0 +1,69 @@
+"""What the other edges have in flight, replica by replica, told through Redis once a second.
+
+Each edge keeps one field of one hash. Clocks of machines differ, so an edge counts as alive while its field changes:
+each word bears a number, and one that stands still for `STILL_S` is nobody's any more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.edge.replicas import Fleet
+
+KEY = "llmgw:edges"
+STILL_S = 5.0
+FORGET_S = 60.0
+"""After which the field of an edge that is gone is taken out by whoever sees it."""
+
+
+class _Word(msgspec.Struct):
+    n: int
+    in_flight: dict[str, int]
+
+
+_decoder = msgspec.json.Decoder(_Word)
+
+
+class Others:
+    def __init__(self, edge_id: str, fleet: Fleet) -> None:
+        self.id, self._fleet = edge_id, fleet
+        self._number = 0
+        self._heard: dict[bytes, tuple[int, float]] = {}
+        """Edge → the last number, and our time when it came."""
+
+    def mine(self) -> bytes:
+        """This edge's word."""
+        self._number += 1
+        return msgspec.json.encode(_Word(self._number, {r.name: r.in_flight for r in self._fleet if r.in_flight}))
+
+    def heard(self, words: dict[bytes, bytes], now: float) -> list[bytes]:
+        """Take up what all edges say; returns the fields of those that are long gone. `now` is monotonic."""
+        total: dict[str, int] = {}
+        gone: list[bytes] = []
+        for edge, word in words.items():
+            if edge == self.id.encode():
+                continue
+            try:
+                said = _decoder.decode(word)
+            except msgspec.MsgspecError:
+                continue
+            number, since = self._heard.get(edge, (-1, now))
+            if said.n != number:
+                since = now
+                self._heard[edge] = (said.n, now)
+            if now - since > FORGET_S:
+                gone.append(edge)
+            elif now - since <= STILL_S:
+                for name, count in said.in_flight.items():
+                    total[name] = total.get(name, 0) + count
+        self._heard = {edge: seen for edge, seen in self._heard.items() if edge in words}
+        self._share(total)
+        return gone
+
+    def silent(self) -> None:
+        """Redis is away: nothing is known of the others."""
+        self._share({})
+
+    def _share(self, total: dict[str, int]) -> None:
+        for replica in self._fleet:
+            replica.shared(total.get(replica.name, 0))

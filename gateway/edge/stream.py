@@ -1,0 +1,160 @@
+"""A streamed answer to the client: blocks of whole events as they come.
+
+Nothing reaches the client before there is content (or a long silence opens the stream), so that until then a
+failed attempt can be made again.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.core import chunk, sse
+from gateway.core.retry import Failure, Kind
+from gateway.core.sieve import DONE, GARBAGE, Broken, Sieve, reported
+from gateway.edge.upstream import UpstreamError
+from gateway.edge.waits import Waits, open_stream
+
+if TYPE_CHECKING:
+    from gateway.edge.exchange import Exchange
+
+
+class Stream:
+    """A streamed answer."""
+
+    __slots__ = (
+        "_exchange",
+        "_held",
+        "_inflate",
+        "_reader",
+        "_sieve",
+        "_tally",
+        "_waits",
+    )
+
+    def __init__(self, exchange: Exchange, waits: Waits, inflate: Callable[[bytes], bytes] | None) -> None:
+        self._exchange, self._waits, self._inflate = exchange, waits, inflate
+        self._reader = sse.Reader()
+        self._tally = exchange.tally
+        self._held: list[bytes] = []
+        request = exchange.request
+        assert request is not None
+        self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
+        self._tally.finished = False
+
+    async def run(self) -> Failure | None:
+        client, reader, tally, waits = self._exchange.client, self._reader, self._tally, self._waits
+        read, deadline = waits.connection.read, waits.deadline()
+        try:
+            while True:
+                data = await read(deadline)
+                if data is None:
+                    if (failure := await waits.late()) is not None:
+                        return await self._close(b"") if tally.finished else failure
+                    deadline = waits.deadline()
+                    continue
+                if not data:
+                    return await self._end()
+                block = reader.feed(self._inflate(data) if self._inflate is not None else data)
+                if not block:
+                    deadline = waits.heard()
+                    continue
+                if not tally.content_sent:
+                    block = await self._until_content(block)
+                else:
+                    block = self._sift(block)
+                    tally.events += self._sieve.events
+                if self._sieve.done:
+                    return await self._close(block)
+                deadline = waits.heard()
+                if block:
+                    await client.send(block)
+        except UpstreamError as e:
+            return await self._cut(str(e), e)
+        except Broken as e:
+            if e.before and tally.content_sent:
+                await client.send(e.before)
+            return e.failure
+        except (sse.TooLong, zlib.error) as e:
+            return Failure(Kind.BAD_ANSWER, f"the engine's stream cannot be passed on: {e}")
+
+    async def _until_content(self, block: bytes) -> bytes:
+        """Hold events until one has content; then open the answer and let go of all of them."""
+        at = 0
+        while at < len(block) and not self._tally.content_sent:
+            end = sse.end_of_first(block, at)
+            seen = chunk.look(sse.parse(block[at:end]))
+            if seen.error is not None:
+                raise Broken(reported(seen.error))
+            if seen.garbage:
+                raise Broken(GARBAGE)
+            if seen.done:
+                raise Broken(Failure(Kind.RESET, "the engine ended the stream before it said anything"))
+            self._sieve.twins = self._sieve.twins or seen.both_reasonings
+            if seen.content:
+                self._tally.content_sent = True
+                self._tally.ttft_s = time.perf_counter() - self._exchange.began
+                self._exchange.first_content()
+            at = end
+        self._held.append(block)
+        if not self._tally.content_sent:
+            if sum(map(len, self._held)) > sse.MOST_BYTES:
+                raise sse.TooLong("too much came before any content")
+            return b""
+        try:
+            block = self._sift(b"".join(self._held))
+        except Broken:
+            self._tally.content_sent = False  # nothing of it is out: it can be made again
+            raise
+        self._tally.events += max(1, block.count(b"\n\n", at))
+        self._held.clear()
+        await open_stream(self._exchange)
+        return block
+
+    def _sift(self, block: bytes) -> bytes:
+        sieve, tally = self._sieve, self._tally
+        try:
+            return sieve.sift(block)
+        finally:
+            tally.finished = sieve.finished
+            if sieve.usage is not None:
+                tally.usage = sieve.usage
+
+    async def _end(self) -> Failure | None:
+        """The engine's stream ended in order, and without `[DONE]`."""
+        rest, last = self._reader.rest.rstrip(b"\r\n"), b""
+        if rest.strip():
+            error = chunk.tail_error(rest)
+            if error is not None:
+                return reported(error)
+            data = sse.parse(rest).data
+            if data is not None and (data.strip() == chunk.DONE or chunk.is_object(data)):  # else cut off in its middle
+                last = await self._last(rest + b"\n\n")
+        if self._sieve.done or self._tally.finished:
+            return await self._close(last)
+        return Failure(Kind.RESET, "the engine ended the stream before the end of its answer")
+
+    async def _last(self, raw: bytes) -> bytes:
+        """An event whose blank line never came, ended for it."""
+        if self._tally.content_sent:
+            return self._sift(raw)
+        return await self._until_content(raw)
+
+    async def _close(self, last: bytes) -> Failure | None:
+        """The answer is whole: out with its end. What the engine still says or holds open concerns nobody."""
+        await self._exchange.client.close(last if self._sieve.done else last + self._sieve.owed + DONE)
+        self._waits.connection.ending = True
+        return None
+
+    async def _cut(self, sentence: str, error: UpstreamError) -> Failure | None:
+        """The connection broke: some engines leave a bare error behind."""
+        found = chunk.tail_error(self._reader.rest)
+        if found is not None:
+            return reported(found)
+        if self._tally.finished:
+            return await self._close(b"")
+        if not self._tally.content_sent and error.stale:
+            raise error
+        return Failure(Kind.RESET, f"the engine failed in the middle of its answer: {sentence}")
