@@ -19,13 +19,16 @@ up: ## install, start everything here, serve a chat on a real engine, stay with 
 down: ## end what `make up DETACH=1` started
 	@$(BIN)/python manage.py down
 
+# Where the store matters: these run on PostgreSQL too.
+STORE := tests/cluster tests/fleet tests/tenancy tests/catalog $(addprefix tests/gateway/test_,api.py books.py publishing.py)
+
 .PHONY: test
 test: ## install what tests need, then run every test on SQLite, and those of the store on PostgreSQL
 	@deploy/install.sh test
 	@tests/os-packages.sh
 	@$(BIN)/python -m pytest -m "not slow and not e2e"
 	@$(BIN)/python -m pytest -m "slow or e2e"
-	@LLMGW_TEST_STORE=postgresql $(BIN)/python -m pytest -m "not slow and not e2e" tests/cluster tests/fleet tests/tenancy tests/catalog tests/gateway
+	@LLMGW_TEST_STORE=postgresql $(BIN)/python -m pytest -m "not slow and not e2e" $(STORE)
 
 .PHONY: quick
 quick: ## the tests that take seconds
