@@ -91,7 +91,7 @@ def answer(run: Callable[[], Any], show: Callable[[Any], None] | None, as_json: 
                 print(f"  try: {e.reason.command}", file=sys.stderr)
         raise SystemExit(e.exit_code) from None
     except (OperationalError, ProgrammingError) as e:
-        print(f"llmgw: {_store_sentence(e)}", file=sys.stderr)
+        print(f"llmgw: {store_sentence(e)}", file=sys.stderr)
         raise SystemExit(1) from None
     if found is None:
         return
@@ -133,7 +133,7 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def _store_sentence(error: Exception) -> str:
+def store_sentence(error: Exception) -> str:
     """A store that is not there yet, or not to be reached, in words."""
     told = str(error).splitlines()[0]
     if "no such table" in told or "does not exist" in told or "no such column" in told:

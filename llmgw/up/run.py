@@ -218,8 +218,6 @@ class Up:
         self._late = []
 
     def _stop(self, sign: int, frame: Any) -> None:
-        if self._stopping:  # a second Ctrl-C: those who wait are hurried, nothing is left half-written by it
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._stopping = True
 
     def _end(self, supervisor: Supervisor) -> None:
@@ -227,21 +225,17 @@ class Up:
         for name in components.ENDING:
             supervisor.end(name)
             if name == "agent" and self._machine.agent_dir.is_dir():
-                subprocess.run(
-                    [
-                        sys.executable,
-                        "-m",
-                        "agent.node.main",
-                        "stop-engines",
-                        "--home",
-                        str(self._machine.agent_dir),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    timeout=60,
-                    check=False,
-                )
+                self._end_engines()
         self._teller.say("ended.")
+
+    def _end_engines(self) -> None:
+        """In a session of its own, so that another Ctrl-C does not interrupt it."""
+        command = [sys.executable, "-m", "agent.node.main", "stop-engines", "--home", str(self._machine.agent_dir)]
+        quiet = subprocess.DEVNULL
+        try:
+            subprocess.run(command, stdin=quiet, stdout=quiet, timeout=60, check=False, start_new_session=True)
+        except subprocess.TimeoutExpired:
+            self._teller.say("an engine has not ended in 60 s and goes on; the next start finds it again")
 
     @contextmanager
     def _listening(self) -> Iterator[dict[str, Any]]:

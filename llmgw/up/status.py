@@ -7,11 +7,13 @@ from typing import Any
 
 import redis
 from django.conf import settings
+from django.db import Error, close_old_connections
 from django.db.models import Count
 
 from fleet import selectors as fleet
 from fleet.models import Node, Replica
 from gateway import selectors as gateway
+from llmgw.cluster.commands import store_sentence
 from llmgw.up.supervisor import leftovers
 
 
@@ -47,7 +49,16 @@ def _gone(replica: Replica) -> bool:
 
 
 def line() -> str:
-    """`2 of 2 replicas ready · 1 node · 3 requests now · 41 tokens/s`."""
+    """`2 of 2 replicas ready · 1 node · 3 requests now · 41 tokens/s`; a store that is away for a moment is told
+    in its place, for nothing else depends on this line."""
+    try:
+        return _line()
+    except Error as e:
+        close_old_connections()
+        return store_sentence(e)
+
+
+def _line() -> str:
     states = dict(Replica.objects.values_list("state").annotate(n=Count("id")))
     nodes = Node.objects.filter(connected=True).count()
     live = _live()
