@@ -9,8 +9,9 @@ from catalog import selectors as catalog
 from fleet import selectors as fleet
 from gateway.core import snapshot
 from llmgw.cluster.actions import settings as cluster_settings
-from tenancy.core.tree import narrow_allow, narrow_limits
-from tenancy.models import Key, Person, Project
+from tenancy.core.limits import from_stored
+from tenancy.core.tree import narrow_allow
+from tenancy.models import Key, Level, Person, Project
 
 
 def tenancy() -> snapshot.Tenancy:
@@ -21,7 +22,7 @@ def tenancy() -> snapshot.Tenancy:
             team=p.team.public_id,
             project=p.public_id,
             allow=narrow_allow(p.team.organisation.allow, p.team.allow, p.allow),
-            limits=narrow_limits(p.team.organisation.limits, p.team.limits, p.limits),
+            limits=_levels(organisation=p.team.organisation, team=p.team, project=p),
         )
         for p in Project.objects.select_related("team__organisation").order_by("public_id")
     }
@@ -34,13 +35,24 @@ def tenancy() -> snapshot.Tenancy:
             person=k.person.public_id if k.person is not None else None,
             expires_at=k.expires_at.timestamp() if k.expires_at is not None else None,
             allow=narrow_allow(k.allow),
-            limits=dict(k.limits),
+            limits=_level("key", k),
         )
         for k in rows.order_by("hash")
         if k.person is None or k.person.is_active
     }
     people = frozenset(Person.objects.filter(is_active=True).values_list("public_id", flat=True))
     return snapshot.Tenancy(keys=keys, projects=projects, people=people)
+
+
+def _levels(**rows: Level) -> tuple[snapshot.LevelLimits, ...]:
+    """Of those that say anything, outermost first."""
+    found = (_level(kind, row) for kind, row in rows.items())
+    return tuple(level for level in found if level is not None)
+
+
+def _level(kind: str, row: Level | Key) -> snapshot.LevelLimits | None:
+    limits = from_stored(row.limits)
+    return snapshot.LevelLimits(kind, row.public_id, limits) if limits else None
 
 
 def models() -> snapshot.Catalog:

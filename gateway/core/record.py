@@ -6,7 +6,7 @@ intent whose edge died before settling becomes a row marked estimated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -29,6 +29,12 @@ class Intent:
     key: str = ""
     person: str = ""
     edge: str = ""
+    session: str = ""
+    """`x-session-id`, as the client gave it."""
+    end_user: str = ""
+    """OpenAI's `user`: the client's own name for whom it serves."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """From `metadata` and `x-llmgw-tags`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,16 @@ class Settlement:
     """The error's code, as the client saw it."""
     route: str = ""
     """Why this replica: a Reason's sentence."""
+    served: str = ""
+    """The model that answered, where it is not the one that was asked for."""
+    hops: tuple[str, ...] = ()
+    """What was tried before, in order: `model@replica: why it was left`."""
+    cost: int | None = None
+    """Nano-units; None: nobody priced it."""
+    cache: str = ""
+    """hit | similar | miss | bypass; empty where answers are not given again."""
+    queued_ms: float | None = None
+    """How long it waited to be let in."""
 
 
 class _Line(msgspec.Struct, omit_defaults=True):

@@ -11,10 +11,44 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from llmgw.price import Dated, Price
+from tenancy.core.limits import Limits
+
 PARTS = ("tenancy", "catalog", "endpoints", "policies")
 PREFIX = "llmgw:snapshot:"
 CHANNEL = "llmgw:snapshot"
 VERSIONS = "llmgw:snapshot:versions"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelLimits:
+    """What one level of the tree allows. `until`: when its budget's period ends (Unix seconds), 0 without one;
+    `period` names the period that is running, `2026-11`."""
+
+    level: str
+    """organisation | team | project | key."""
+    id: str
+    limits: Limits
+    period: str = ""
+    until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """A project's answer cache. `any`: sampled answers too. `similar`: cosine similarity from which a question counts
+    as the same; None: only the same request."""
+
+    ttl_s: float
+    any: bool = False
+    similar: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A share of a project's requests is kept for some hours."""
+
+    hours: float
+    sample: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +60,20 @@ class Scope:
     project: str
     allow: tuple[str, ...] | None = None
     """Model names that may be used, already narrowed from every level above; None: all."""
-    limits: dict[str, int] = field(default_factory=dict)
-    """The place of limits and budgets."""
+    limits: tuple[LevelLimits, ...] = ()
+    """Of organisation, team and project, those that say anything: each binds by itself."""
+    in_cluster: bool = False
+    """Nothing of it may leave the cluster, said at any level above."""
+    no_store: bool = False
+    """Nothing that it says or is answered is kept, said at any level above."""
+    weight: float = 1.0
+    """Its share against the other projects' when requests wait."""
+    when_spent: str = ""
+    """The model that answers once the budget is spent; empty: priced models are refused."""
+    reuse: Reuse | None = None
+    """Whether answers are given again."""
+    keep: Keep | None = None
+    """Whether requests are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +86,10 @@ class KeyEntry:
     person: str | None = None
     expires_at: float | None = None
     allow: tuple[str, ...] | None = None
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: LevelLimits | None = None
+    """Its own, with the cluster's defaults for what no level of its tree says."""
+    band: str = "normal"
+    """interactive | normal | batch: who goes first when requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +100,31 @@ class Tenancy:
     projects: dict[str, Scope] = field(default_factory=dict)
     people: frozenset[str] = frozenset()
     """Public ids of active people: a chat token of anybody else is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalKey:
+    """A provider's key: the file that the edge reads it from (never the key), and its share against the others'."""
+
+    file: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A model served outside the cluster, at an OpenAI-compatible API. `url` is without /v1."""
+
+    url: str
+    model: str
+    keys: tuple[ExternalKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What the model promises, as the 99th percentile over five minutes. Seconds."""
+
+    ttft_p99_s: float | None = None
+    tpot_p99_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +149,12 @@ class ModelEntry:
     """False: it does not see pictures. None: nobody said."""
     developer_role: bool = False
     """Its template takes the role `developer`; else such instructions go into the system message."""
+    prices: tuple[Dated, ...] = ()
+    """Its own; without one in force the cluster's default price holds."""
+    fallbacks: tuple[str, ...] = ()
+    """Models that answer, in this order, when it has no capacity."""
+    external: External | None = None
+    slo: Slo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +201,8 @@ class Policies:
     retries: int = 2
     route_by: str = "predicted"
     """predicted | least_load | prefix | round_robin: see `gateway.core.router`."""
+    default_price: Price = field(default_factory=Price)
+    """Of a model that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What the tree organisation → team → project → key leaves: a level narrows what is above it, never widens. Pure.
 
-An allowlist of None says nothing, an empty one allows nothing. A limit that a level does not name is the one above.
+An allowlist of None says nothing, an empty one allows nothing. Limits are not merged: each level's own bind the sum of
+what is below it (`tenancy.core.limits`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from llmgw.fold import fold
 
@@ -19,15 +20,6 @@ def narrow_allow(*levels: Iterable[str] | None) -> tuple[str, ...] | None:
         names = tuple(dict.fromkeys(fold(name) for name in level))
         allowed = names if allowed is None else tuple(name for name in allowed if name in names)
     return allowed
-
-
-def narrow_limits(*levels: Mapping[str, int] | None) -> dict[str, int]:
-    """The smallest figure that any level gives for each limit."""
-    limits: dict[str, int] = {}
-    for level in levels:
-        for name, figure in (level or {}).items():
-            limits[name] = min(figure, limits.get(name, figure))
-    return limits
 
 
 def clean_allow(names: Iterable[str] | None) -> list[str] | None:

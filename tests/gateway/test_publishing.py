@@ -17,6 +17,7 @@ from gateway.core import snapshot
 from llmgw.cluster.actions import settings
 from llmgw.cluster.changes import announce
 from llmgw.keys import key_hash
+from tenancy.core.limits import Limits
 from tenancy.models import Key, Organisation, Person, Project, Team
 from tests.gateway.edges import EdgeProcess
 
@@ -60,7 +61,10 @@ def test_tenancy(project: Project) -> None:
     assert (entry.person, entry.allow, entry.expires_at) == (person.public_id, ("tiny",), soon.timestamp())
     scope = found.projects[project.public_id]
     assert scope.allow == ("tiny",)
-    assert scope.limits == {"rpm": 5, "tpm": 7}
+    said = {level.level: level.limits for level in scope.limits}
+    assert said == {"team": Limits(rpm=9), "project": Limits(rpm=5, tpm=7)}, (
+        "each level's own figures: none is merged into another's"
+    )
     assert found.people == {person.public_id}
 
 
