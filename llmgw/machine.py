@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class Machine:
     language: str = "en"
     time_zone: str = "UTC"
     debug: bool = False
+    tracing_endpoint: str = ""
+    """The OpenTelemetry collector, OTLP over HTTP: `http://otel.internal:4318`. Empty: nothing is traced."""
+    tracing_sample_ratio: float = 1.0
+    """Of requests that come without a decision of their own."""
 
     @property
     def run_dir(self) -> Path:
@@ -119,10 +123,20 @@ _VARIABLES = {
     "LLMGW_LANGUAGE": "language",
     "LLMGW_TIME_ZONE": "time_zone",
     "LLMGW_DEBUG": "debug",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "tracing_endpoint",
+    "OTEL_TRACES_SAMPLER_ARG": "tracing_sample_ratio",
 }
+_OURS_FIRST = ("tracing_endpoint", "tracing_sample_ratio")
+"""Variables that are not ours alone: they hold where the file says nothing."""
+_BLOCKS = {"tracing": ("endpoint", "sample_ratio")}
+"""What the file writes as a block of its own."""
 _PORTS = ("port", "link_port", "metrics_port")
 _LISTS = ("allowed_hosts", "link_names")
-_SCHEMES = {"store": ("postgresql://", "postgres://"), "redis": ("redis://", "rediss://", "unix://")}
+_SCHEMES = {
+    "store": ("postgresql://", "postgres://"),
+    "redis": ("redis://", "rediss://", "unix://"),
+    "tracing_endpoint": ("http://", "https://"),
+}
 
 
 def read(environ: Mapping[str, str] = os.environ, cwd: Path | None = None) -> Machine | list[Reason]:
@@ -130,7 +144,7 @@ def read(environ: Mapping[str, str] = os.environ, cwd: Path | None = None) -> Ma
     home = Path(environ.get("LLMGW_HOME") or (cwd or Path.cwd()) / ".llmgw").expanduser().absolute()
     values, problems = _file(home / "config.yaml")
     for variable, name in _VARIABLES.items():
-        if environ.get(variable):
+        if environ.get(variable) and not (name in _OURS_FIRST and name in values):
             values[name] = environ[variable]
     parsed: dict[str, Any] = {}
     for name, value in values.items():
@@ -163,6 +177,7 @@ def _file(path: Path) -> tuple[dict[str, Any], list[Reason]]:
         return {}, [Reason("bad_machine_file", f"{path} is not YAML: {' '.join(str(e).split())}")]
     if not isinstance(found, dict):
         return {}, [Reason("bad_machine_file", f"{path} must hold names and values, not a {type(found).__name__}")]
+    found = dict(_flat(found))
     known = set(_VARIABLES.values())
     problems = [
         Reason("unknown_machine_setting", f"{path} has {k!r}, which is none of {', '.join(sorted(known))}")
@@ -172,7 +187,24 @@ def _file(path: Path) -> tuple[dict[str, Any], list[Reason]]:
     return {k: v for k, v in found.items() if k in known}, problems
 
 
+def _flat(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """`tracing: {endpoint: …}` is `tracing_endpoint`."""
+    for name, value in found.items():
+        if name in _BLOCKS and isinstance(value, dict):
+            yield from ((f"{name}_{inner}", v) for inner, v in value.items())
+        else:
+            yield name, value
+
+
 def _parse(name: str, value: Any) -> Any:
+    if name == "tracing_sample_ratio":
+        try:
+            ratio = float(value)
+        except (TypeError, ValueError):
+            ratio = -1.0
+        if not 0.0 <= ratio <= 1.0:
+            raise ValueError(f"{name} must be a share between 0 and 1, and is {value!r}")
+        return ratio
     if name in _PORTS:
         try:
             port = int(value)

@@ -46,3 +46,18 @@ def test_sockets_fit_however_long_the_home_is(tmp_path: Path) -> None:
     found = machine.read({"LLMGW_HOME": str(deep)})
     assert isinstance(found, machine.Machine)
     assert len(str(found.web_socket)) < 108
+
+
+def test_the_collector_of_traces_is_a_block_of_its_own_and_the_file_goes_first(tmp_path: Path) -> None:
+    said = {"LLMGW_HOME": str(tmp_path), "OTEL_EXPORTER_OTLP_ENDPOINT": "http://from-env.test:4318"}
+    found = machine.read(said)
+    assert isinstance(found, machine.Machine)
+    assert (found.tracing_endpoint, found.tracing_sample_ratio) == ("http://from-env.test:4318", 1.0)
+    (tmp_path / "config.yaml").write_text("tracing: {endpoint: 'http://otel.test:4318', sample_ratio: 0.1}\n")
+    found = machine.read(said)
+    assert isinstance(found, machine.Machine)
+    assert (found.tracing_endpoint, found.tracing_sample_ratio) == ("http://otel.test:4318", 0.1)
+    (tmp_path / "config.yaml").write_text("tracing: {endpoint: otel.test, sample_ratio: 7, level: 3}\n")
+    wrong = machine.read({"LLMGW_HOME": str(tmp_path)})
+    assert isinstance(wrong, list)
+    assert [p.code for p in wrong] == ["unknown_machine_setting", "bad_machine_setting", "bad_machine_setting"]

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from gateway.core import errors, ids, principal
 from gateway.core import request as requests
 from gateway.core.snapshot import PARTS, ModelEntry
-from gateway.edge import listing, others
+from gateway.edge import listing, others, tracing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
 from gateway.edge.client import Client, ClientLeft
@@ -46,6 +46,7 @@ class Edge:
         self.others = others.Others(edge_id, self.fleet)
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
+        self.tracing = tracing.configured(machine, edge_id)
         self.passthrough = Passthrough(machine)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # from `start`
         self._redis = redis.Redis.from_url(machine.redis_url, socket_connect_timeout=2, health_check_interval=10)
@@ -72,6 +73,8 @@ class Edge:
         with contextlib.suppress(RedisError, OSError):
             await self._redis.hdel(others.KEY, self.id)
         self.spool.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
         await self._redis.aclose()
 
     def model(self, asked: str) -> ModelEntry | None:

@@ -14,6 +14,7 @@ from gateway.core import request as requests
 from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
 from gateway.core.snapshot import ModelEntry
+from gateway.core.trace import lines
 from gateway.edge import relay
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.replicas import Replica
@@ -49,6 +50,9 @@ class Exchange:
         self.attempts = 0
         self.tally = Tally()
         self.settled = False
+        self.trace = edge.tracing and edge.tracing.begin(
+            client.path, client.header(b"traceparent"), client.header(b"tracestate")
+        )
 
     async def run(self) -> None:
         outcome, status, code = "ok", 200, ""
@@ -92,6 +96,8 @@ class Exchange:
         self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
         self.raw = await client.body(snapshot.policies.max_body_bytes)
         self.request = requests.read(self.endpoint, self.raw)
+        if self.trace:
+            self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
         self._admit(entry)
         body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role)
@@ -157,6 +163,8 @@ class Exchange:
         tried: set[str] = set()
         while True:
             now = time.monotonic()
+            if self.trace:
+                self.trace.begin("schedule", time.perf_counter())
             choice = fleet.choose(model, router.Ask(now, tried, text, session, route_by))
             if isinstance(choice, Reason):
                 raise self._no_choice(choice, model, now)
@@ -168,6 +176,8 @@ class Exchange:
             self.ticket = fleet.begin(choice, text, now)
             try:
                 failure = await self._attempt(replica, body)
+                if self.trace:
+                    self.trace.end(time.perf_counter(), (failure.code or failure.kind.value) if failure else "")
                 if failure is None:
                     found = self.tally.usage or usage.Usage()
                     self.ticket.served(time.monotonic(), found.prompt, found.cached)
@@ -225,7 +235,7 @@ class Exchange:
     async def _attempt(self, replica: Replica, body: bytes) -> retry.Failure | None:
         """One try on one replica; None when the client has its answer."""
         policies = self.edge.snapshots.current.policies
-        connection = None
+        connection, trace = None, self._traced(replica)
         try:
             connection = replica.pool.take(self.loop.time())
             if connection is None:
@@ -233,9 +243,10 @@ class Exchange:
                     connection = await replica.pool.connect(policies.connect_timeout_s)
                 except OSError:
                     return retry.Failure(retry.Kind.CONNECT, "the engine cannot be reached")
-            head = b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+            head = b"%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n" % (
                 replica.heads[self.endpoint],
                 self.headers[0][1],
+                trace,
                 len(body),
             )
             connection.send(head, body)
@@ -246,6 +257,15 @@ class Exchange:
         finally:
             if connection is not None:
                 connection.release()
+
+    def _traced(self, replica: Replica) -> bytes:
+        """The attempt's lines in the engine's request, which lead its own spans to ours, or to the caller's."""
+        if self.trace:
+            said = {"gen_ai.provider.name": replica.endpoint.engine, "llmgw.replica": replica.endpoint.replica}
+            self.trace.end(time.perf_counter(), **{"llmgw.route": self.route})
+            return self.trace.attempt(time.perf_counter(), **said)
+        parent = self.client.header(b"traceparent")
+        return lines(parent, self.client.header(b"tracestate")) if parent else b""
 
     def answer_headers(self) -> Headers:
         assert self.replica is not None
@@ -303,24 +323,25 @@ class Exchange:
                 return
         replica = self.replica.endpoint if self.replica is not None else None
         ttft_s = self.tally.ttft_s
-        self.edge.spool.settle(
-            Settlement(
-                id=self.id,
-                outcome=outcome,
-                status=status,
-                duration_ms=round(duration_s * 1000, 3),
-                ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
-                replica=replica.replica if replica is not None else "",
-                node=replica.node if replica is not None else "",
-                prompt_tokens=counts.prompt,
-                completion_tokens=counts.completion,
-                cached_tokens=counts.cached,
-                estimated=estimated,
-                attempts=self.attempts,
-                code=code[:60],
-                route=self.route,
-            )
+        settlement = Settlement(
+            id=self.id,
+            outcome=outcome,
+            status=status,
+            duration_ms=round(duration_s * 1000, 3),
+            ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
+            replica=replica.replica if replica is not None else "",
+            node=replica.node if replica is not None else "",
+            prompt_tokens=counts.prompt,
+            completion_tokens=counts.completion,
+            cached_tokens=counts.cached,
+            estimated=estimated,
+            attempts=self.attempts,
+            code=code[:60],
+            route=self.route,
         )
+        self.edge.spool.settle(settlement)
+        if self.trace and self.edge.tracing:
+            self.edge.tracing.send(self.trace, self._intent(), settlement, self.raw, self.began)
 
     def _counts(self, outcome: str) -> tuple[usage.Usage, bool]:
         """The engine's counts; ours, marked, where it worked and could not say."""
