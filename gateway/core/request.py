@@ -16,6 +16,7 @@ _ABSENT = msgspec.Raw(b"")
 _NOTHING = (b"", b"null")
 _USAGE = b',"stream_options":{"include_usage":true}}'
 _IMAGES = ("image_url", "image", "input_image")
+_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 _PARTS = frozenset({"text", "refusal", "input_audio", "audio_url", "video_url", "file", "thinking", *_IMAGES})
 
 
@@ -39,6 +40,8 @@ class Request:
     """Some of its messages have the role `developer`."""
     user: bytes = b""
     """The value of `user` as it came, for routing."""
+    no_tools: bool = False
+    """`tool_choice` is "none": engines that show the tools all the same get their call back as text."""
 
 
 class _Options(msgspec.Struct):
@@ -67,6 +70,7 @@ class _Body(msgspec.Struct):
 
 class _Chat(_Body):
     messages: list[_Message] | None = None
+    tool_choice: msgspec.Raw = _ABSENT
 
 
 class _UsualMessage(msgspec.Struct):
@@ -78,6 +82,7 @@ class _UsualChat(_Body):
     """A chat as nearly all are, of which one decode tells everything."""
 
     messages: list[_UsualMessage] | None = None
+    tool_choice: msgspec.Raw = _ABSENT
 
 
 class _Completions(_Body):
@@ -116,8 +121,9 @@ def read(endpoint: str, body: bytes) -> Request:
         raise BadRequest(f"the request's body {what}", code="invalid_json") from None
     if not found.model:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
-    images = developer = False
+    images = developer = no_tools = False
     if endpoint == CHAT:
+        no_tools = bytes(found.tool_choice) == b'"none"'
         images = _check_messages(found.messages) if usual is None else _has_images(usual)
         developer = any(message.role == roles.DEVELOPER for message in found.messages)
     elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
@@ -135,7 +141,7 @@ def read(endpoint: str, body: bytes) -> Request:
         choices *= _prompts(bytes(found.prompt))
     user = bytes(found.user)
     user = b"" if user in _NOTHING else user
-    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user)
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user, no_tools)
 
 
 def _prompts(prompt: bytes) -> int:
@@ -149,10 +155,11 @@ def _prompts(prompt: bytes) -> int:
 def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bool = False) -> bytes:
     """What the engine gets: the body as it came, but for the model's name where an alias was used, with
     `stream_options.include_usage` on for a stream (its other keys kept), and with one leading system message for
-    instructions in the role `developer`, unless the model takes that (`developer_role`)."""
+    instructions in the role `developer`, unless the model takes that (`developer_role`), and without its tools where
+    none may be called."""
     usage = request.stream and not request.wants_usage
     instructions = request.developer and not developer_role
-    if engine_name == request.asked and not instructions:
+    if engine_name == request.asked and not instructions and not request.no_tools:
         if not usage:
             return body
         if not request.options_given:
@@ -160,6 +167,9 @@ def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bo
     fields: dict[str, Any] = _object.decode(body)
     if engine_name != request.asked:
         fields["model"] = engine_name
+    if request.no_tools:
+        for name in _TOOLS:
+            fields.pop(name, None)
     if instructions:
         fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))
     if usage:
