@@ -6,13 +6,12 @@ their own keys there, owners manage every key there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q, QuerySet
 
 from llmgw.cluster.errors import Forbidden, NotFound
 from tenancy.core.roles import Held, Place, Role, role_at
+from tenancy.core.roles import may_limit as may_limit_at
 from tenancy.models import Key, Membership, Organisation, Person, Project, Team
 
 Who = Person | AnonymousUser
@@ -87,6 +86,34 @@ def may_create_key(person: Who, project: Project, holder: Person | None) -> bool
     return role is Role.OWNER or (role is Role.MEMBER and holder is not None and holder == person)
 
 
+def level_for(person: Who, public_id: str) -> Organisation | Team | Project:
+    """The level, when it binds `person`: a role there, above it or below it; raises `NotFound`."""
+    found: list[Organisation | Team | Project] = []
+    found += Organisation.objects.filter(public_id=public_id)
+    found += Team.objects.select_related("organisation").filter(public_id=public_id)
+    found += Project.objects.select_related("team__organisation").filter(public_id=public_id)
+    if not found or not _binds(person, place(found[0])):
+        raise NotFound("no_such_level", "there is no such organisation, team or project, or you do not belong to it")
+    return found[0]
+
+
+def may_limit(person: Who, level: Organisation | Team | Project | Key) -> bool:
+    """Whether `person` may set what `level` allows: owners of a level above it, and administrators. A key's limits are
+    set by owners of its project."""
+    if not isinstance(person, Person) or not person.is_active:
+        return False
+    if person.is_superuser:
+        return True
+    if isinstance(level, Key):
+        return role_in(person, level.project) is Role.OWNER
+    return may_limit_at(_held(person), place(level))
+
+
+def require_limit(person: Who, level: Organisation | Team | Project | Key) -> None:
+    if not may_limit(person, level):
+        raise Forbidden("not_an_owner", "limits are set by owners of a level above, and by administrators")
+
+
 def place(level: Organisation | Team | Project) -> Place:
     """Where a level stands in the tree, by public ids."""
     match level:
@@ -98,7 +125,13 @@ def place(level: Organisation | Team | Project) -> Place:
             return Place(level.team.organisation.public_id, level.team.public_id, level.public_id)
 
 
-def _held(person: Person) -> Iterable[Held]:
+def _binds(person: Who, level: Place) -> bool:
+    if not isinstance(person, Person) or not person.is_active:
+        return False
+    return person.is_superuser or any(h.at.within(level) or level.within(h.at) for h in _held(person))
+
+
+def _held(person: Person) -> list[Held]:
     rows = Membership.objects.filter(person=person).select_related(
         "organisation", "team__organisation", "project__team__organisation"
     )

@@ -69,6 +69,15 @@ class Level(models.Model):
     allow = models.JSONField(null=True, blank=True)
     """Model names that may be used below; null: whatever the level above allows."""
     limits = models.JSONField(default=dict, blank=True)
+    """As `tenancy.core.limits.stored` writes them."""
+    in_cluster = models.BooleanField(_("stays in the cluster"), default=False)
+    """Nothing of it, and of what is below, leaves the cluster."""
+    no_store = models.BooleanField(_("nothing is kept"), default=False)
+    """Nothing that it, or what is below, says or is answered is kept."""
+    key_ttl_days = models.PositiveIntegerField(null=True, blank=True)
+    """The longest life of keys made below; null: what the level above says."""
+    tools = models.JSONField(null=True, blank=True)
+    """Patterns of tools (`jira.*`) that may be used below; null: says nothing."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -106,9 +115,22 @@ class Team(Level):
 
 class Project(Level):
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="projects")
+    weight = models.FloatField(default=1.0)
+    """Its share against the other projects' when requests wait."""
+    when_spent = models.CharField(max_length=120, blank=True)
+    """The model that answers once a budget is spent; empty: requests are refused."""
+    reuse = models.JSONField(null=True, blank=True)
+    """Answers are given again: {ttl_s, any, similar}; null: they are not."""
+    keep = models.JSONField(null=True, blank=True)
+    """Requests are kept: {hours, sample}; null: they are not."""
+    time_zone = models.CharField(max_length=64, blank=True)
+    """By whose clock its budgets begin; empty: the cluster's."""
 
     class Meta(Level.Meta):
-        constraints = [models.UniqueConstraint(fields=["team", "name"], name="project_name")]
+        constraints = [
+            models.UniqueConstraint(fields=["team", "name"], name="project_name"),
+            models.CheckConstraint(condition=models.Q(weight__gt=0), name="project_weight"),
+        ]
         verbose_name = _("project")
         verbose_name_plural = _("projects")
 
@@ -167,6 +189,11 @@ class Key(models.Model):
         INFERENCE = "inference", _("inference")
         ADMIN = "admin", _("admin API")
 
+    class Band(models.TextChoices):
+        INTERACTIVE = "interactive", _("interactive")
+        NORMAL = "normal", _("normal")
+        BATCH = "batch", _("batch")
+
     public_id = models.CharField(max_length=16, unique=True, default=public_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="keys")
     person = models.ForeignKey(Person, on_delete=models.SET_NULL, null=True, blank=True, related_name="keys")
@@ -176,6 +203,9 @@ class Key(models.Model):
     scope = models.CharField(max_length=10, choices=Scope.choices, default=Scope.INFERENCE)
     allow = models.JSONField(null=True, blank=True)
     limits = models.JSONField(default=dict, blank=True)
+    tools = models.JSONField(null=True, blank=True)
+    band = models.CharField(max_length=12, choices=Band.choices, default=Band.NORMAL)
+    """Who goes first when requests wait."""
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)

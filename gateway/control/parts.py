@@ -2,57 +2,109 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, tzinfo
 
 from catalog import selectors as catalog
 from fleet import selectors as fleet
 from gateway.core import snapshot
 from llmgw.cluster.actions import settings as cluster_settings
-from tenancy.core.limits import from_stored
-from tenancy.core.tree import narrow_allow
+from llmgw.cluster.core.settings import LimitSettings, PriceSettings
+from llmgw.price import Price
+from tenancy.core import periods
+from tenancy.core.limits import Limits, Period, from_stored, with_defaults
+from tenancy.core.tree import narrow_allow, narrow_flag
 from tenancy.models import Key, Level, Person, Project
 
 
-def tenancy() -> snapshot.Tenancy:
-    """Live inference keys by hash, projects with what their levels leave, active people: three queries."""
-    projects = {
-        p.public_id: snapshot.Scope(
-            organisation=p.team.organisation.public_id,
-            team=p.team.public_id,
-            project=p.public_id,
-            allow=narrow_allow(p.team.organisation.allow, p.team.allow, p.allow),
-            limits=_levels(organisation=p.team.organisation, team=p.team, project=p),
-        )
-        for p in Project.objects.select_related("team__organisation").order_by("public_id")
-    }
-    rows = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("project", "person")
-    keys = {
-        k.hash: snapshot.KeyEntry(
-            id=k.public_id,
-            name=k.name,
-            project=k.project.public_id,
-            person=k.person.public_id if k.person is not None else None,
-            expires_at=k.expires_at.timestamp() if k.expires_at is not None else None,
-            allow=narrow_allow(k.allow),
-            limits=_level("key", k),
-        )
-        for k in rows.order_by("hash")
-        if k.person is None or k.person.is_active
-    }
-    people = frozenset(Person.objects.filter(is_active=True).values_list("public_id", flat=True))
-    return snapshot.Tenancy(keys=keys, projects=projects, people=people)
+def tenancy(now: float | None = None) -> snapshot.Tenancy:
+    """Live inference keys by hash, projects with what their levels leave, active people: four queries. It depends on
+    `now` (Unix seconds): a budget's period ends, and the next publishing says so."""
+    settings = cluster_settings.in_force()
+    clock = _Clock(time.time() if now is None else now, settings.time_zone)
+    rows = list(Project.objects.select_related("team__organisation").order_by("public_id"))
+    keys = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("project", "person")
+    scopes = {row.pk: _scope(row, clock) for row in rows}
+    return snapshot.Tenancy(
+        keys={
+            key.hash: _key(key, scopes[key.project_id], settings.limits, clock)
+            for key in keys.order_by("hash")
+            if (key.person is None or key.person.is_active) and key.project_id in scopes
+        },
+        projects={row.public_id: scopes[row.pk] for row in rows},
+        people=frozenset(Person.objects.filter(is_active=True).values_list("public_id", flat=True)),
+        chat_limits=with_defaults(Limits(), settings.limits.default_rpm, settings.limits.default_tpm, ()),
+    )
 
 
-def _levels(**rows: Level) -> tuple[snapshot.LevelLimits, ...]:
-    """Of those that say anything, outermost first."""
-    found = (_level(kind, row) for kind, row in rows.items())
-    return tuple(level for level in found if level is not None)
+class _Clock:
+    """Which period is running, worked out once for each time zone."""
+
+    def __init__(self, now: float, cluster: str) -> None:
+        self._now = now
+        self._cluster = cluster
+        self._known: dict[tuple[Period, str], periods.Running] = {}
+
+    def running(self, period: Period, zone: str = "") -> periods.Running:
+        """By the cluster's clock where `zone` is empty, or one that this machine does not know."""
+        asked = (period, zone or self._cluster)
+        if asked not in self._known:
+            named = [found for name in (asked[1], self._cluster) if isinstance(found := periods.zone(name), tzinfo)]
+            self._known[asked] = periods.running(period, (*named, UTC)[0], self._now)
+        return self._known[asked]
 
 
-def _level(kind: str, row: Level | Key) -> snapshot.LevelLimits | None:
-    limits = from_stored(row.limits)
-    return snapshot.LevelLimits(kind, row.public_id, limits) if limits else None
+def _scope(row: Project, clock: _Clock) -> snapshot.Scope:
+    team, organisation = row.team, row.team.organisation
+    levels = (organisation, team, row)
+    no_store = narrow_flag(*(level.no_store for level in levels))
+    limits = (_level("organisation", organisation, clock), _level("team", team, clock))
+    own = _level("project", row, clock, row.time_zone)
+    return snapshot.Scope(
+        organisation=organisation.public_id,
+        team=team.public_id,
+        project=row.public_id,
+        allow=narrow_allow(*(level.allow for level in levels)),
+        limits=tuple(level for level in (*limits, own) if level is not None),
+        in_cluster=narrow_flag(*(level.in_cluster for level in levels)),
+        no_store=no_store,
+        weight=row.weight,
+        when_spent=row.when_spent,
+        # Neither is in force where nothing may be kept, whoever asks.
+        reuse=snapshot.Reuse(**row.reuse) if row.reuse and not no_store else None,
+        keep=snapshot.Keep(**row.keep) if row.keep and not no_store else None,
+    )
+
+
+def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: _Clock) -> snapshot.KeyEntry:
+    tree = (level.limits for level in scope.limits)
+    limits = with_defaults(from_stored(row.limits), defaults.default_rpm, defaults.default_tpm, tree)
+    return snapshot.KeyEntry(
+        id=row.public_id,
+        name=row.name,
+        project=scope.project,
+        person=row.person.public_id if row.person is not None else None,
+        expires_at=row.expires_at.timestamp() if row.expires_at is not None else None,
+        allow=narrow_allow(row.allow),
+        limits=_said("key", row.public_id, limits, clock, row.project.time_zone),
+        band=row.band,
+    )
+
+
+def _level(kind: str, row: Level, clock: _Clock, zone: str = "") -> snapshot.LevelLimits | None:
+    return _said(kind, row.public_id, from_stored(row.limits), clock, zone)
+
+
+def _said(kind: str, id: str, limits: Limits, clock: _Clock, zone: str) -> snapshot.LevelLimits | None:
+    """None where the level says nothing."""
+    if not limits:
+        return None
+    if limits.budget is None:
+        return snapshot.LevelLimits(kind, id, limits)
+    period = clock.running(limits.period, zone)
+    return snapshot.LevelLimits(kind, id, limits, period.name, period.until)
 
 
 def models() -> snapshot.Catalog:
@@ -100,9 +152,14 @@ def endpoints() -> snapshot.Endpoints:
 
 
 def policies() -> snapshot.Policies:
-    settings = asdict(cluster_settings.in_force().gateway)
+    in_force = cluster_settings.in_force()
     known = snapshot.Policies.__dataclass_fields__
-    return snapshot.Policies(**{name: value for name, value in settings.items() if name in known})
+    of_gateway = {name: value for name, value in asdict(in_force.gateway).items() if name in known}
+    return snapshot.Policies(**of_gateway, default_price=_price(in_force.limits.default_price))
+
+
+def _price(said: PriceSettings) -> Price:
+    return Price(said.prompt_per_1k, said.completion_per_1k, said.cached_per_1k, said.per_image, said.per_mesh)
 
 
 BUILD: dict[str, Callable[[], snapshot.Part]] = {

@@ -100,6 +100,8 @@ class Tenancy:
     projects: dict[str, Scope] = field(default_factory=dict)
     people: frozenset[str] = frozenset()
     """Public ids of active people: a chat token of anybody else is refused."""
+    chat_limits: Limits = field(default_factory=Limits)
+    """Of each person who chats without a key, over all projects: the cluster's defaults."""
 
 
 @dataclass(frozen=True, slots=True)

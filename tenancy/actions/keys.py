@@ -15,9 +15,12 @@ from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Invalid
 from tenancy.core import keys as core
+from tenancy.core import limits as core_limits
 from tenancy.core import names
-from tenancy.core.tree import clean_allow
-from tenancy.models import Key, Person, Project
+from tenancy.core import terms as core_terms
+from tenancy.core.limits import Limits
+from tenancy.core.tree import clean_allow, narrow_days
+from tenancy.models import Key, Level, Person, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +40,24 @@ def create(
     scope: str = Key.Scope.INFERENCE,
     days: int | None = None,
     allow: list[str] | None = None,
+    limits: Limits | None = None,
+    band: str = Key.Band.NORMAL,
 ) -> NewKey:
-    """A key of `project` for `person` that lives `days` (None: as long as the settings allow).
+    """A key of `project` for `person` that lives `days` (None: as long as its levels and the settings allow).
 
-    Raises `Invalid` for a bad name or life, a person who may not act any more, or an admin key for anybody but
+    Raises `Invalid` for a bad name, life or limit, a person who may not act any more, or an admin key for anybody but
     an administrator. Whether the actor may do this is asked before, by `tenancy.access`.
     """
     name = names.clean(name)
-    life = core.life(days, cluster_settings.in_force().keys.max_ttl_days, timezone.now())
+    life = _life(project, days)
+    limits = limits or Limits()
+    terms, bad_terms = core_terms.cleaned("key", {"band": band})
     problems = [
         names.problem("a key", name, separator=False),
         life if isinstance(life, Reason) else None,
         _person_problem(person, scope),
+        *core_limits.problems(limits),
+        *bad_terms,
     ]
     found = tuple(p for p in problems if p is not None)
     if found or isinstance(life, Reason):
@@ -63,7 +72,9 @@ def create(
             prefix=made.prefix,
             scope=scope,
             allow=clean_allow(allow),
+            limits=core_limits.stored(limits),
             expires_at=life.expires_at,
+            **terms,
         )
         audit.record(
             actor=actor,
@@ -74,6 +85,7 @@ def create(
             project=project.path,
             person=person.email if person else None,
             scope=scope,
+            limits=key.limits,
             expires_at=life.expires_at.isoformat() if life.expires_at else None,
         )
         announce("tenancy")
@@ -105,6 +117,27 @@ def _revoke(keys: Iterable[Key], actor: str, reason: str) -> int:
     if count:
         announce("tenancy")
     return count
+
+
+def longest_days(project: Project) -> int | None:
+    """How long a key of `project` may live: the shortest that a level of its tree or the settings say; None: for
+    ever."""
+    return narrow_days(*(days for days, _ in _said_days(project)))
+
+
+def _life(project: Project, days: int | None) -> core.Life | Reason:
+    said = [(most, command) for most, command in _said_days(project) if most is not None]
+    most, command = min(said, key=lambda s: s[0], default=(None, core.CLUSTER))
+    return core.life(days, most, timezone.now(), command)
+
+
+def _said_days(project: Project) -> list[tuple[int | None, str]]:
+    """What each says, and the command that changes it."""
+    levels: tuple[Level, ...] = (project.team.organisation, project.team, project)
+    return [
+        (cluster_settings.in_force().keys.max_ttl_days, core.CLUSTER),
+        *((level.key_ttl_days, f"llmgw limits set {level.path} --key-ttl-days DAYS") for level in levels),
+    ]
 
 
 def _person_problem(person: Person | None, scope: str) -> Reason | None:

@@ -15,6 +15,9 @@ SHOWN = 12
 """Characters of a key that may be shown: what its owner recognises it by."""
 
 
+CLUSTER = "llmgw config set keys.max_ttl_days DAYS"
+
+
 @dataclass(frozen=True, slots=True)
 class Secret:
     """A new key: `text` is shown once and never kept."""
@@ -39,8 +42,9 @@ class Life:
     expires_at: datetime | None
 
 
-def life(asked_days: int | None, max_days: int | None, now: datetime) -> Life | Reason:
-    """The life of a key asked for `asked_days` (None: the longest allowed) where keys live `max_days` at most."""
+def life(asked_days: int | None, max_days: int | None, now: datetime, set_by: str = CLUSTER) -> Life | Reason:
+    """The life of a key asked for `asked_days` (None: the longest allowed) where keys live `max_days` at most;
+    `set_by` is the command that changes that."""
     if asked_days is None:
         asked_days = max_days
     if asked_days is None:
@@ -51,7 +55,7 @@ def life(asked_days: int | None, max_days: int | None, now: datetime) -> Life | 
         return Reason(
             "key_lives_too_long",
             f"a key may live {max_days} days at most here, and {asked_days} were asked for",
-            "llmgw config set keys.max_ttl_days DAYS",
+            set_by,
         )
     try:
         return Life(now + timedelta(days=asked_days))

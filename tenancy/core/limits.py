@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import msgspec
 
+from agent.wire.reason import Reason
+from llmgw.money import MOST, written
+
 Period = Literal["day", "week", "month", "total"]
 PERIODS: tuple[Period, ...] = ("day", "week", "month", "total")
+MOST_COUNT = 1_000_000_000
+"""Requests, tokens a minute, or requests at once: more is a slip of the hand."""
+FIGURES = {
+    "rpm": "requests a minute",
+    "tpm": "tokens a minute",
+    "concurrent": "requests at once",
+    "budget": "the budget",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +52,31 @@ def stored(limits: Limits) -> dict[str, Any]:
 def from_stored(row: Mapping[str, Any]) -> Limits:
     """What `stored` wrote; raises `msgspec.ValidationError` for anything else."""
     return msgspec.convert(dict(row), Limits)
+
+
+def problems(limits: Limits) -> tuple[Reason, ...]:
+    """Everything that keeps `limits` from being a level's."""
+    found = []
+    for name, what in FIGURES.items():
+        figure, most = getattr(limits, name), MOST if name == "budget" else MOST_COUNT
+        if figure is not None and not 0 <= figure <= most:
+            shown = (written(most), written(figure)) if name == "budget" else (str(most), str(figure))
+            found.append(Reason("bad_limit", f"{what} must be between 0 and {shown[0]}, and {shown[1]} was given"))
+    if limits.period not in PERIODS:
+        found.append(
+            Reason(
+                "bad_period", f"a budget is for a {', '.join(PERIODS[:-1])} or in {PERIODS[-1]}, not {limits.period!r}"
+            )
+        )
+    return tuple(found)
+
+
+def with_defaults(own: Limits, rpm: int | None, tpm: int | None, tree: Iterable[Limits]) -> Limits:
+    """A key's limits, with `rpm` and `tpm` where neither it nor a level of its `tree` says anything. 0 or None: the
+    cluster has no default."""
+    named = (own, *tree)
+    return replace(
+        own,
+        rpm=own.rpm if any(limits.rpm is not None for limits in named) else rpm or None,
+        tpm=own.tpm if any(limits.tpm is not None for limits in named) else tpm or None,
+    )

@@ -30,6 +30,13 @@ class Place:
             and level.project in ("", self.project)
         )
 
+    @property
+    def above(self) -> Place | None:
+        """The level that this one is in; None for an organisation."""
+        if self.project:
+            return Place(self.organisation, self.team)
+        return Place(self.organisation) if self.team else None
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -45,3 +52,10 @@ def role_at(held: Iterable[Held], place: Place) -> Role | None:
     if Role.OWNER in roles:
         return Role.OWNER
     return Role.MEMBER if roles else None
+
+
+def may_limit(held: Iterable[Held], place: Place) -> bool:
+    """Whether somebody who is no administrator may set what `place` allows: limits bind from above, so that nobody
+    lifts his own. An organisation's are an administrator's."""
+    above = place.above
+    return above is not None and role_at(held, above) is Role.OWNER

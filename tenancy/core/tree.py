@@ -7,6 +7,7 @@ what is below it (`tenancy.core.limits`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 from llmgw.fold import fold
 
@@ -30,3 +31,23 @@ def clean_allow(names: Iterable[str] | None) -> list[str] | None:
 def allows(allow: Sequence[str] | None, model: str) -> bool:
     """Whether a (narrowed) allowlist lets `model` be used."""
     return allow is None or fold(model) in {fold(name) for name in allow}
+
+
+def narrow_flag(*levels: bool) -> bool:
+    """`in_cluster`, `no_store`: said at one level, it holds below."""
+    return any(levels)
+
+
+def narrow_days(*levels: int | None) -> int | None:
+    """The longest life that a key may be given: the shortest that anybody says; None where nobody does."""
+    return min((days for days in levels if days is not None), default=None)
+
+
+def narrow_tools(*levels: Iterable[str] | None) -> tuple[tuple[str, ...], ...]:
+    """The patterns (`jira.*`) of those levels that name tools, outermost first: each of them must name a tool."""
+    return tuple(tuple(dict.fromkeys(level)) for level in levels if level is not None)
+
+
+def sees(tools: Sequence[Sequence[str]], tool: str) -> bool:
+    """Whether `tool` (`server.tool`) is granted. A tool reaches into a company's systems: granted nowhere is no."""
+    return bool(tools) and all(any(fnmatchcase(tool, pattern) for pattern in level) for level in tools)

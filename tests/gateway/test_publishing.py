@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -17,6 +18,7 @@ from gateway.core import snapshot
 from llmgw.cluster.actions import settings
 from llmgw.cluster.changes import announce
 from llmgw.keys import key_hash
+from llmgw.price import Price
 from tenancy.core.limits import Limits
 from tenancy.models import Key, Organisation, Person, Project, Team
 from tests.gateway.edges import EdgeProcess
@@ -68,10 +70,80 @@ def test_tenancy(project: Project) -> None:
     assert found.people == {person.public_id}
 
 
+def test_what_a_level_says_holds_below(project: Project) -> None:
+    Organisation.objects.update(in_cluster=True)
+    Team.objects.update(no_store=True)
+    Project.objects.update(weight=3.0, when_spent="small", reuse={"ttl_s": 60.0}, keep={"hours": 1.0})
+    scope = parts.tenancy().projects[project.public_id]
+    assert (scope.in_cluster, scope.no_store, scope.weight, scope.when_spent) == (True, True, 3.0, "small")
+    assert (scope.reuse, scope.keep) == (None, None), "nothing is kept where a level above says so"
+    Team.objects.update(no_store=False)
+    scope = parts.tenancy().projects[project.public_id]
+    assert (scope.reuse, scope.keep) == (snapshot.Reuse(60.0), snapshot.Keep(1.0))
+
+
+def test_what_nobody_limits_has_the_cluster_s_defaults(project: Project) -> None:
+    """Of the tree, somebody names requests and tokens a minute; without that the key gets the defaults."""
+    key(project, "k", band="batch")
+    key(project, "own", limits={"concurrent": 2})
+    found = parts.tenancy()
+    assert found.keys[key_hash("k")].limits is None
+    assert found.keys[key_hash("k")].band == "batch"
+    assert found.chat_limits == Limits(rpm=60, tpm=200_000)
+    Team.objects.update(limits={})
+    Project.objects.update(limits={"rpm": 5})
+    own = parts.tenancy().keys[key_hash("own")].limits
+    assert own is not None
+    assert own.limits == Limits(tpm=200_000, concurrent=2)
+    settings.put(path="limits", value={"default_rpm": 0, "default_tpm": None}, actor="t")
+    found = parts.tenancy()
+    assert found.keys[key_hash("k")].limits is None
+    assert not found.chat_limits
+
+
+def test_a_budget_s_period_by_the_project_s_clock(project: Project) -> None:
+    """A second before midnight in Istanbul it is still the evening before for the cluster, whose clock is UTC's."""
+    midnight = datetime(2026, 12, 1, tzinfo=ZoneInfo("Europe/Istanbul")).timestamp()
+    budget = {"budget": 10**9, "period": "month"}
+    Organisation.objects.update(limits=budget)
+    Project.objects.update(limits=budget, time_zone="Europe/Istanbul")
+    key(project, "k", limits={"budget": 5, "period": "total"})
+
+    def periods(now: float) -> dict[str, tuple[str, float]]:
+        found = parts.tenancy(now)
+        levels = [*found.projects[project.public_id].limits, found.keys[key_hash("k")].limits]
+        return {level.level: (level.period, level.until) for level in levels if level is not None}
+
+    ends = datetime(2026, 12, 1, tzinfo=ZoneInfo("UTC")).timestamp()
+    before, after = periods(midnight - 1), periods(midnight)
+    assert before["project"] == ("2026-11", midnight)
+    assert after["project"][0] == "2026-12"
+    assert before["organisation"] == after["organisation"] == ("2026-11", ends)
+    assert before["key"] == ("total", 0.0)
+
+
+def test_published_again_when_a_period_ends(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    Project.objects.update(limits={"budget": 1, "period": "day"})
+    publishing.publish()
+    assert publishing.publish() == []
+    (level,) = [x for x in read("tenancy").projects[project.public_id].limits if x.level == "project"]
+    monkeypatch.setattr(parts.time, "time", lambda: level.until)
+    assert publishing.publish() == ["tenancy"]
+    (later,) = [x for x in read("tenancy").projects[project.public_id].limits if x.level == "project"]
+    assert later.period > level.period
+
+
+def test_a_default_price_so_that_nothing_is_unmetered() -> None:
+    assert not parts.policies().default_price.free
+    settings.put(path="limits.default_price", value={"prompt_per_1k": 7, "cached_per_1k": 1}, actor="t")
+    publishing.publish()
+    assert read("policies").default_price == Price(prompt=7, completion=1500, cached=1, image=20_000, mesh=200_000)
+
+
 def test_a_fixed_number_of_queries(project: Project, django_assert_num_queries: Any) -> None:
     for n in range(20):
         key(project, f"k{n}")
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         parts.tenancy()
 
 

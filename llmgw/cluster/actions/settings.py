@@ -14,7 +14,7 @@ from llmgw.cluster.core import settings as core
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import SettingsRevision
 
-PARTS = ("policies", "catalog", "fleet")
+PARTS = ("policies", "tenancy", "catalog", "fleet")
 """What is built from the settings."""
 Check = Callable[[core.ClusterSettings], Iterable[Reason]]
 _checks: list[Check] = []

@@ -5,6 +5,7 @@ A document holds only what differs from the defaults; `read` checks it whole and
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -17,6 +18,7 @@ Pause = Annotated[float, msgspec.Meta(ge=0.1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Heartbeat = Annotated[float, msgspec.Meta(ge=0.2, le=60)]
+MicroUnits = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=64)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -62,6 +64,28 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """Micro-units (0.000001 of the currency's unit) per 1 000 tokens, per picture, per mesh. `cached_per_1k` None:
+    prompt tokens read from a cache cost what others do."""
+
+    prompt_per_1k: MicroUnits = 500
+    cached_per_1k: MicroUnits | None = None
+    completion_per_1k: MicroUnits = 1500
+    per_image: MicroUnits = 20_000
+    per_mesh: MicroUnits = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What holds where nobody says anything, so that nothing is unmetered: requests and tokens a minute of a key
+    (None or 0: none), and the price of a model without one of its own."""
+
+    default_rpm: Count | None = 60
+    default_tpm: Count | None = 200_000
+    default_price: PriceSettings = field(default_factory=PriceSettings)
+
+
+@dataclass(frozen=True, slots=True)
 class KeepSettings:
     """Days after which replicas' histories and audit entries are forgotten."""
 
@@ -90,10 +114,13 @@ class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     keys: KeySettings = field(default_factory=KeySettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     keep: KeepSettings = field(default_factory=KeepSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""
+    time_zone: str = "UTC"
+    """By whose clock days, weeks and months begin, where a project says nothing: `Europe/Istanbul`."""
 
 
 class Default(Enum):
@@ -122,6 +149,8 @@ def read(document: dict[str, Any]) -> ClusterSettings:
         found = msgspec.convert(document, ClusterSettings)
     except msgspec.ValidationError as e:
         raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
+    if not _is_zone(found.time_zone):
+        raise BadSettings(f"time_zone is called like Europe/Istanbul or UTC, and not {found.time_zone[:80]!r}")
     slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
     if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:
         raise BadSettings(
@@ -158,6 +187,14 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         place[names[-1]] = value
     read(changed)
     return changed
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _heartbeats(settings: ClusterSettings) -> Iterator[float | None]:

@@ -1,0 +1,60 @@
+"""Which period a budget is in, and when that ends, by the wall clock of a time zone. Pure.
+
+A day there may have 23 or 25 hours, and a midnight may be missing or come twice: a period begins at the first moment
+of its first day, whatever the clocks do.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+
+from agent.wire.reason import Reason
+from tenancy.core.limits import Period
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`name` is `2026-11-29`, `2026-W48`, `2026-11` or `total`; `until` Unix seconds, 0 where it never ends."""
+
+    name: str
+    until: float
+
+
+def running(period: Period, zone: tzinfo, now: float) -> Running:
+    """The period that `now` (Unix seconds) is in."""
+    today = datetime.fromtimestamp(now, zone).date()
+    match period:
+        case "day":
+            return Running(today.isoformat(), _begins(today + _DAY, zone, now))
+        case "week":
+            year, week, weekday = today.isocalendar()
+            return Running(f"{year}-W{week:02}", _begins(today + (8 - weekday) * _DAY, zone, now))
+        case "month":
+            following = (today.replace(day=1) + 31 * _DAY).replace(day=1)
+            return Running(f"{today:%Y-%m}", _begins(following, zone, now))
+        case "total":
+            return Running("total", 0.0)
+
+
+def zone(name: str) -> tzinfo | Reason:
+    """The time zone called `name` (`Europe/Istanbul`), or why there is none."""
+    if name == "UTC":
+        return UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return Reason(
+            "bad_time_zone",
+            f"a time zone is called like Europe/Istanbul or UTC, and there is none called {name[:80]!r}",
+        )
+
+
+def _begins(day: date, zone: tzinfo, now: float) -> float:
+    """The first moment of `day`. Where clocks go back over midnight it comes twice, and the first may have passed."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
+    first = midnight.timestamp()
+    return first if first > now else midnight.replace(fold=1).timestamp()
