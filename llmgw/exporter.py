@@ -92,6 +92,7 @@ class Figures:
 
     def _fold(self, name: bytes, data: bytes, state: metrics.State, dead: metrics.State | None) -> metrics.State:
         state.gauges = []
+        state.counters = [c for c in state.counters if c[0] not in metrics.PASSING]
         folded = metrics.merge([s for s in (dead, state) if s is not None])
         self._client.eval(_FOLD, 2, name, metrics.DEAD, data, metrics.encode(folded))
         return folded

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +29,7 @@ GAP_S = 10.0
 FLEET_STALE_S = 15.0
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_RATE = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 50.0, 80.0, 120.0, 200.0, 500.0, 1000.0)
 _TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1.0)
 
 
@@ -42,6 +43,8 @@ class Metric:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     source: str = "edge"
+    passing: bool = False
+    """Its labels come and go with replicas: what a process that is gone counted under them goes with it."""
 
 
 REQUESTS = Metric(
@@ -67,6 +70,27 @@ TTFT = Metric(
 TPOT = Metric(
     "llmgw_tpot_seconds", "histogram", "Mean time of each output token after the first, a stream.", ("model",), _TOKEN
 )
+OUTPUT_RATE = Metric(
+    "llmgw_output_tokens_per_second",
+    "histogram",
+    "Output tokens a second after the first, a stream.",
+    ("model",),
+    _RATE,
+)
+TENANT_TPOT = Metric(
+    "llmgw_tenant_tpot_seconds",
+    "histogram",
+    "Mean time of each output token after the first, a stream, by project.",
+    ("project",),
+    _TOKEN,
+)
+TENANT_OUTPUT_RATE = Metric(
+    "llmgw_tenant_output_tokens_per_second",
+    "histogram",
+    "Output tokens a second after the first, a stream, by project.",
+    ("project",),
+    _RATE,
+)
 TOKENS = Metric("llmgw_tokens_total", "counter", "Tokens, by kind: prompt, completion, cached.", ("model", "kind"))
 IN_FLIGHT = Metric("llmgw_requests_in_flight", "gauge", "Requests that are being answered now.", ("model",))
 RETRIES = Metric(
@@ -74,6 +98,20 @@ RETRIES = Metric(
 )
 ROUTES = Metric(
     "llmgw_routes_total", "counter", "Choices of a replica, by the reason that decided.", ("model", "reason")
+)
+ATTEMPTS = Metric(
+    "llmgw_endpoint_attempts_total",
+    "counter",
+    "Attempts on a replica, by what became of them: answered, or how they failed.",
+    ("model", "replica", "result"),
+    passing=True,
+)
+BREAKER_OPENED = Metric(
+    "llmgw_breaker_opened_total",
+    "counter",
+    "How often an edge began to avoid a replica.",
+    ("model", "replica"),
+    passing=True,
 )
 ENGINE_RUNNING = Metric(
     "llmgw_engine_requests_running", "gauge", "Requests that the engine says it works on.", ("model", "replica")
@@ -127,11 +165,13 @@ REDIS_UP = Metric(
 )
 
 ALL: tuple[Metric, ...] = (
-    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, TOKENS, IN_FLIGHT, RETRIES, ROUTES, ENGINE_RUNNING,
+    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, IN_FLIGHT,
+    RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
+PASSING = frozenset(m.name for m in ALL if m.passing)
 OLDEST = frozenset({SNAPSHOT_VERSION.name})
 """Gauges of which the smallest over the processes is meant."""
 LONGEST = frozenset({m.name for m in (SNAPSHOT_AGE, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV)})
@@ -186,6 +226,12 @@ class Figures:
         for key in [k for k in self.gauges if k[0] == metric.name]:
             del self.gauges[key]
 
+    def keep(self, replicas: Container[str]) -> None:
+        """Forget what was counted under the label `replica` of any other."""
+        for name, labels in [k for k in self.counters if k[0] in PASSING]:
+            if labels[BY_NAME[name].labels.index("replica")] not in replicas:
+                del self.counters[name, labels]
+
     def observe(self, metric: Metric, value: float, labels: Labels = ()) -> None:
         key = (metric.name, labels)
         series = self.histograms.get(key)
@@ -206,7 +252,8 @@ class Figures:
     def forget_pushed(self, pushed: State) -> None:
         """Subtract what a lost key already held, for a fresh one."""
         for name, labels, value in pushed.counters:
-            self.counters[(name, tuple(labels))] -= value
+            if (key := (name, tuple(labels))) in self.counters:
+                self.counters[key] -= value
         for name, labels, values in pushed.histograms:
             series = self.histograms[(name, tuple(labels))]
             for i, value in enumerate(values):

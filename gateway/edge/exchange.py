@@ -176,6 +176,7 @@ class Exchange:
             self.ticket = fleet.begin(choice, text, now)
             try:
                 failure = await self._attempt(replica, body)
+                self.edge.metrics.attempted(replica, failure)
                 if self.trace:
                     self.trace.end(time.perf_counter(), (failure.code or failure.kind.value) if failure else "")
                 if failure is None:
@@ -215,7 +216,10 @@ class Exchange:
     def _failed(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
         now, unreachable = time.monotonic(), failure.kind is retry.Kind.CONNECT
         if failure.against_replica:
+            was = replica.breaker
             ticket.failed(now, unreachable)
+            if was.allows(now) and not replica.breaker.allows(now):
+                self.edge.metrics.opened(replica)
         if unreachable:
             self.edge.fleet.lost(replica)
         if failure.retry_after_s is not None:
@@ -312,7 +316,8 @@ class Exchange:
         duration_s = time.perf_counter() - self.began
         counts, estimated = self._counts(outcome)
         model = self.entry.name if self.entry is not None else ""
-        self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts)
+        project = self.who.scope.project if self.who is not None else ""
+        self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts, project)
         self.edge.live.counted(model, counts)
         if self.who is None:
             return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.core.retry import Failure
 from gateway.core.usage import Usage
+from gateway.edge.replicas import Replica
 from gateway.edge.tally import Tally
 from llmgw import metrics
 
@@ -17,6 +19,7 @@ class EdgeFigures:
 
     def __init__(self) -> None:
         self.figures = metrics.Figures()
+        self._replicas: frozenset[str] = frozenset()
 
     def retried(self, model: str) -> None:
         self.figures.add(metrics.RETRIES, (model,))
@@ -24,14 +27,28 @@ class EdgeFigures:
     def routed(self, model: str, reason: str) -> None:
         self.figures.add(metrics.ROUTES, (model, reason))
 
-    def settled(self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage) -> None:
+    def attempted(self, replica: Replica, failure: Failure | None) -> None:
+        result = failure.kind.value if failure is not None else "answered"
+        self.figures.add(metrics.ATTEMPTS, (replica.endpoint.model, replica.name, result))
+
+    def opened(self, replica: Replica) -> None:
+        self.figures.add(metrics.BREAKER_OPENED, (replica.endpoint.model, replica.name))
+
+    def settled(
+        self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage, project: str
+    ) -> None:
         figures = self.figures
         figures.add(metrics.REQUESTS, (model, endpoint, outcome))
         figures.observe(metrics.REQUEST_SECONDS, duration_s, (model, endpoint))
         if tally.ttft_s is not None:
             figures.observe(metrics.TTFT, tally.ttft_s, (model,))
             if outcome == "ok" and counts.completion is not None and counts.completion > 1:
-                figures.observe(metrics.TPOT, (duration_s - tally.ttft_s) / (counts.completion - 1), (model,))
+                each_s = max(1e-9, (duration_s - tally.ttft_s) / (counts.completion - 1))
+                figures.observe(metrics.TPOT, each_s, (model,))
+                figures.observe(metrics.OUTPUT_RATE, 1.0 / each_s, (model,))
+                if project:
+                    figures.observe(metrics.TENANT_TPOT, each_s, (project,))
+                    figures.observe(metrics.TENANT_OUTPUT_RATE, 1.0 / each_s, (project,))
         for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
             if count:
                 figures.add(metrics.TOKENS, (model, kind), count)
@@ -44,6 +61,10 @@ class EdgeFigures:
         for metric in (metrics.BREAKERS, metrics.ENGINE_RUNNING, metrics.ENGINE_WAITING, metrics.ENGINE_KV):
             self.figures.clear(metric)
         now = edge.loop.time()
+        known = frozenset(replica.name for replica in edge.fleet)
+        if known != self._replicas:
+            self._replicas = known
+            self.figures.keep(known)
         broken: dict[str, int] = {}
         for replica in edge.fleet:
             name = replica.endpoint.model

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,11 @@ async def test_what_is_exposed_is_what_is_documented(own_edge: EdgeProcess, tmp_
         assert sample["llmgw_ttft_seconds_count", "orchid-8b"] == 1
         assert sample["llmgw_requests_in_flight", "orchid-8b"] == 0
         assert sample["llmgw_up", "edge"] == 1
+        assert sample["llmgw_endpoint_attempts_total", "answered", "orchid-8b", "r-0000000001"] == 1
+        assert sample["llmgw_tenant_output_tokens_per_second_count", "p1"] == 1
+        promtool("check", "metrics", stdin=text(url))
+        own_edge.serve(endpoint(up.port, "r-0000000002"))
+        wait_until(lambda: 'replica="r-0000000001"' not in text(url), "a replica's counters go with it")
         for name, family in found.items():
             metric = metrics.BY_NAME.get(name) or metrics.BY_NAME[f"{name}_total"]
             for sample_ in family.samples:
@@ -151,6 +157,46 @@ async def test_what_is_exposed_is_what_is_documented(own_edge: EdgeProcess, tmp_
         for each in (server, process):
             each.kill()
             each.wait()
+
+
+def promtool(*words: str, stdin: str | None = None, cwd: Path = ROOT) -> None:
+    """Prometheus's own judgement."""
+    binary = shutil.which("promtool") or str(Path(sys.executable).parent.parent / "tools" / "promtool")
+    if not Path(binary).exists():
+        pytest.skip("promtool is not here: tests/os-packages.sh fetches it when it may")
+    found = subprocess.run([binary, *words], input=stdin, cwd=cwd, capture_output=True, text=True, timeout=30)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert not found.stderr.strip(), found.stderr
+
+
+def test_prometheus_takes_what_is_shipped_for_it() -> None:
+    folder = ROOT / "deploy/monitoring"
+    promtool("check", "config", "prometheus.yml", cwd=folder)
+    promtool("test", "rules", "alerts_test.yml", cwd=folder)
+
+
+def test_alerts_name_metrics_that_there_are() -> None:
+    said = (ROOT / "deploy/monitoring/alerts.yml").read_text()
+    assert set(re.findall(r"llmgw_\w+", said)) <= set(metrics.BY_NAME)
+
+
+def test_what_a_dead_process_counted_of_replicas_goes_with_it(client: redis.Redis) -> None:
+    seen = exporter.Figures(client)
+    counted = figures()
+    counted.add(metrics.ATTEMPTS, ("tiny", "r-1", "answered"), 3)
+    key, data, _ = metrics.Pusher("edge", counted).next()
+    client.set(key, data)
+    state, _ = seen.read(100.0) or pytest.fail("Redis is there")
+    assert total(state.counters, metrics.ATTEMPTS) == 3
+    state, _ = seen.read(130.0) or pytest.fail("Redis is there")
+    assert (total(state.counters, metrics.ATTEMPTS), total(state.counters, metrics.RETRIES)) == (0, 1)
+
+
+def wait_until(true: Callable[[], bool], why: str, timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.1)
 
 
 def text(url: str) -> str:

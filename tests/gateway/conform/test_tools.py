@@ -165,7 +165,7 @@ def test_what_came_is_told_apart(speak: Speak, owner: str, verdict: Verdict, sen
 
 
 def test_the_tiny_model_on_llamacpp_and_through_the_edge(edge: EdgeProcess, llama: Engine) -> None:  # noqa: F811
-    """Under tool_choice "none" llama.cpp shows the tools all the same, and the call comes as text; not through the edge."""
+    """Under tool_choice "none" llama.cpp shows the tools all the same and the call comes as text; the edge does not."""
     direct = tools.run(Target(f"127.0.0.1:{llama.port}", llama.key))
     assert direct.engine == "llamacpp"
     assert [o.question for o in direct.outcomes if o.verdict is not Verdict.WORKS] == [tools.NONE], direct
