@@ -10,9 +10,14 @@ class FleetConfig(AppConfig):
     def ready(self) -> None:
         from catalog import selectors as catalog
         from fleet import nudges
+        from fleet.selectors import telling
         from fleet.selectors.serving import standing
+        from llmgw.cluster import why
         from llmgw.cluster.changes import listen
 
         for part in ("catalog", "fleet", "policies"):
             listen(part, nudges.reconcile)
         catalog.ask_serving_of(standing)
+        why.register("replica", telling.replica, begins="r-")
+        why.register("model", telling.model)
+        why.register("node", telling.node)

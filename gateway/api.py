@@ -12,6 +12,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway import selectors
 from gateway.models import Usage
+from llmgw.cluster import why
 from llmgw.cluster.errors import Invalid
 
 MOST_DAYS = 366
@@ -21,6 +22,10 @@ class RequestRow(serializers.ModelSerializer[Usage]):
     class Meta:
         model = Usage
         exclude = ("id",)
+
+
+class RequestInFull(RequestRow):
+    why = serializers.DictField(help_text="what became of it in a sentence, and its reasons: see /why")
 
 
 class Day(serializers.Serializer[Any]):
@@ -49,9 +54,9 @@ class Requests(GenericViewSet[Usage]):
         rows = self.paginate_queryset(selectors.requests(**given))
         return self.get_paginated_response(RequestRow(rows, many=True).data)
 
-    @extend_schema(responses=RequestRow)
+    @extend_schema(responses=RequestInFull)
     def retrieve(self, request: Request, request_id: str) -> Response:
-        return Response(selectors.request(request_id))
+        return Response({**selectors.request(request_id), "why": why.why(request_id, "request")})
 
 
 class UsageByDay(GenericViewSet[Any]):

@@ -84,5 +84,5 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_commands_that_are_promised_exist() -> None:
     promised = {"up", "down", "logs", "status", "node", "model", "replica", "org", "team", "project", "key"}
-    promised |= {"user", "cert", "config", "request", "explain-placement"}
+    promised |= {"user", "cert", "config", "request", "explain-placement", "why"}
     assert not promised - set(_commands())

@@ -44,12 +44,17 @@ def resolve(token: str, tenancy: Tenancy, chat_secret: str, now: float) -> Princ
     """Whom `token` speaks for at `now` (Unix seconds); raises `WrongKey`. Expiry is checked on every call."""
     if token.startswith(CHAT_PREFIX):
         return _chat(token, tenancy, chat_secret, now)
-    entry = tenancy.keys.get(key_hash(token))
-    if entry is None:
+    return of_key(tenancy.keys.get(key_hash(token)), tenancy, now, token)
+
+
+def of_key(entry: KeyEntry | None, tenancy: Tenancy, now: float, token: str = "") -> Principal:
+    """Whom a key speaks for that was found by its hash, or not; raises `WrongKey`."""
+    scope = tenancy.projects.get(entry.project) if entry is not None else None
+    if entry is None or scope is None:
         raise _wrong(token)
     if entry.expires_at is not None and entry.expires_at <= now:
         raise WrongKey("this API key has expired: create a new one on the account page")
-    return _principal(entry, tenancy, token)
+    return Principal(scope, entry.id, entry.person or "", entry.allow)
 
 
 def check_model(principal: Principal, model: str) -> GatewayError | None:
@@ -57,13 +62,6 @@ def check_model(principal: Principal, model: str) -> GatewayError | None:
     if principal.may_use(model):
         return None
     return NotAllowed(f"this key may not use the model '{model}': ask the owner of its project", param="model")
-
-
-def _principal(entry: KeyEntry, tenancy: Tenancy, token: str) -> Principal:
-    scope = tenancy.projects.get(entry.project)
-    if scope is None:
-        raise _wrong(token)
-    return Principal(scope, entry.id, entry.person or "", entry.allow)
 
 
 def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:

@@ -21,6 +21,7 @@ from llmgw.portal.pages import (
     settings,
     tenants,
     usage,
+    why,
     words,
 )
 
@@ -31,6 +32,7 @@ urlpatterns = [
     path("preferences", preferences.preferences, name="preferences"),
     path("words.js", words.Words.as_view(), name="words"),
     path("find", find.find, name="find"),
+    path("why", why.why, name="why"),
     path("chat", chat.chat, name="chat"),
     path("chat/token", chat.token, name="chat-token"),
     path("account", account.account, name="account"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gateway import selectors
+from gateway.management.commands.why import tell
 from gateway.models import Usage
-from llmgw.cluster.commands import NounCommand
+from llmgw.cluster import why
+from llmgw.cluster.commands import NounCommand, cell
 
 
 class Command(NounCommand):
@@ -18,13 +20,25 @@ class Command(NounCommand):
     )
 
     def build(self) -> None:
-        show = self.verb("show", selectors.request, "everything that is known of one request")
+        show = self.verb("show", _show, "what became of one request, in a sentence and in full", show=_shown)
         show.add_argument("request_id", metavar="ID", help="as it was answered in x-request-id")
         found = self.verb("list", _list, "the newest requests first")
         found.add_argument("--limit", type=int, default=20)
         found.add_argument("--model", help="only of this model")
         found.add_argument("--outcome", choices=Usage.Outcome.values)
         found.add_argument("--project", metavar="ID", help="only of this project, by its id")
+
+
+def _show(request_id: str) -> dict[str, Any]:
+    found = selectors.request(request_id)
+    return {**found, "why": why.why(request_id, "request")}
+
+
+def _shown(found: dict[str, Any]) -> None:
+    tell(found.pop("why"))
+    print()
+    for name, value in found.items():
+        print(f"{name.replace('_', ' ') + ':':<20} {cell(value)}")
 
 
 def _list(limit: int, model: str | None, outcome: str | None, project: str | None) -> list[dict[str, Any]]:

@@ -11,9 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from llmgw.cluster import selectors
+from llmgw.cluster import selectors, why
 from llmgw.cluster.actions import settings
 from llmgw.cluster.core import settings as core
+from llmgw.cluster.errors import Invalid
 
 _LIMIT = 1000
 _VERSION = OpenApiParameter("version", int, OpenApiParameter.PATH)
@@ -57,6 +58,18 @@ class JobRow(serializers.Serializer[Any]):
     actor = serializers.CharField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+
+
+class ReasonRow(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+    command = serializers.CharField(help_text="what would change it or show more; empty where nothing would")
+
+
+class Answer(ReasonRow):
+    noun = serializers.CharField()
+    ref = serializers.CharField()
+    reasons = ReasonRow(many=True)
 
 
 class Settings(GenericViewSet[Any]):
@@ -123,6 +136,28 @@ class Jobs(GenericViewSet[Any]):
         return self.get_paginated_response(JobRow(rows, many=True).data)
 
 
+class Why(GenericViewSet[Any]):
+    """Why something is so: one sentence, what it rests on, and what would change it."""
+
+    serializer_class = Answer
+    pagination_class = None
+
+    @extend_schema(
+        responses=Answer,
+        parameters=[
+            OpenApiParameter("of", str, required=True, description="a request, key, model, replica or node"),
+            OpenApiParameter("noun", str, description="what it is, where a name could be several"),
+            OpenApiParameter("model", str, description="of a key: would it be let through to this model now?"),
+        ],
+    )
+    def list(self, request: Request) -> Response:
+        of = request.query_params.get("of", "")
+        if not of:
+            raise Invalid("of_what", "say of what: /api/v1/why?of=req_…")
+        asked = {name: request.query_params.get(name) or None for name in ("noun", "model")}
+        return Response(Answer(why.why(of, **asked)).data)
+
+
 def _shown() -> Response:
     version, document = settings.current()
     return Response({"version": version, "document": document, "in_force": core.get(document, "")})
@@ -132,4 +167,4 @@ def _actor(request: Request) -> str:
     return f"{getattr(request.user, 'email', 'anonymous')} (API)"
 
 
-routes = [("settings", Settings, "settings"), ("audit", Audit, "audit"), ("jobs", Jobs, "job")]
+routes = [("settings", Settings, "settings"), ("audit", Audit, "audit"), ("jobs", Jobs, "job"), ("why", Why, "why")]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from gateway import selectors
 from gateway.models import Usage
+from llmgw.cluster.why import why
 from llmgw.portal import listing
 from llmgw.portal.gate import administrators
+from llmgw.portal.life import life
 from tenancy.models import Key, Person, Project
 
 FILTERS = ("model", "outcome", "replica", "project", "key", "person")
@@ -56,14 +56,6 @@ def one(request: HttpRequest, id: str) -> HttpResponse:
         "key": Key.objects.filter(public_id=found["key"]).first() if found["key"] else None,
         "person": Person.objects.filter(public_id=found["person"]).first() if found["person"] else None,
         "life": life(found),
+        "why": why(id, "request"),
     }
     return render(request, "portal/requests/one.html", context)
-
-
-def life(found: dict[str, Any]) -> dict[str, str] | None:
-    """The request as a bar: how much of its time went before the first token; per mille as text, for an SVG."""
-    whole, ttft = found["duration_ms"], found["ttft_ms"]
-    if whole is None or ttft is None or whole <= 0:
-        return None
-    first = min(1000.0, 1000.0 * ttft / whole)
-    return {"first": f"{first:.0f}", "rest": f"{1000.0 - first:.0f}"}

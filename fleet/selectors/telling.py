@@ -1,0 +1,138 @@
+"""Why a model, a replica or a node is as it is: what placement and the rows know, the answer first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.wire.reason import Reason
+from catalog import selectors as catalog
+from catalog.selectors import Entry
+from fleet.core.replica import State
+from fleet.selectors import details
+from fleet.selectors.explaining import explain_placement
+from llmgw.cluster.errors import Refusal
+
+MOST = 3
+
+
+def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
+    """Whether it serves; raises `NotFound`."""
+    entry = catalog.entry(ref)
+    name, show = entry.name, f"llmgw model show {entry.name}"
+    if entry.definition is None:
+        return (
+            Reason("bad_definition", f"{name} does not serve: its definition cannot be read", show),
+            *entry.problems,
+        )
+    replicas = details.replicas(model=name)
+    ready = sum(r["state"] == State.READY for r in replicas)
+    if entry.stopped and not ready:
+        return (Reason("stopped", f"{name} does not serve: somebody stopped it", f"llmgw model start {name}"),)
+    try:
+        placement = explain_placement(name)
+    except Refusal as e:
+        return (Reason("not_placed", f"{name} does not serve", show), *e.problems)
+    one_more = Reason("one_more", placement["answer"], f"llmgw explain-placement {name}")
+    wanted = entry.definition.scaling.min
+    if ready:
+        some = f"{ready} of the {wanted} replicas that are wanted" if wanted >= ready else f"{ready} replicas"
+        answer = Reason("serving", f"{name} serves: {some} can be asked", f"llmgw replica list --model {name}")
+    else:
+        answer = Reason("not_serving", f"{name} does not serve: none of its {len(replicas)} replicas is ready", show)
+    return (answer, *keep_from_serving(entry, replicas, placement), *((one_more,) if replicas else ()))
+
+
+def keep_from_serving(entry: Entry, replicas: list[dict[str, Any]], placement: dict[str, Any]) -> tuple[Reason, ...]:
+    """Each different reason of a replica once; where none has one, what placement says."""
+    told = {
+        r["reason"]: Reason(r["reason_code"], r["reason"], f"llmgw replica show {r['replica']}")
+        for r in replicas
+        if r["reason"]
+    }
+    if told:
+        return tuple(told.values())[:MOST]
+    if not replicas and entry.definition is not None and entry.definition.scaling.min == 0:
+        command = f"llmgw model show {entry.name}"
+        return (Reason("none_wanted", "no replica is wanted: its scaling begins at 0", command),)
+    if not replicas:
+        return (Reason("not_placed", placement["answer"], f"llmgw explain-placement {entry.name}"),)
+    return ()
+
+
+_WORDS = {State.BACKOFF: "waiting to be started again", State.PARKED: "parked after failed starts"}
+
+
+def replica(ref: str, model: str | None = None) -> tuple[Reason, ...]:
+    """Why it is in its state; raises `NotFound`."""
+    found = details.replica(ref)
+    name, state, logs = found["replica"], found["state"], f"llmgw replica logs {found['replica']}"
+    where = f" on {found['node']}" if found["node"] else ""
+    because = f": {found['reason']}" if found["reason"] else ""
+    command = {
+        State.PENDING: f"llmgw explain-placement {found['model']}",
+        State.PARKED: f"llmgw replica retry {name}",
+        State.BACKOFF: logs,
+    }.get(state, f"llmgw replica show {name}")
+    reasons = [
+        Reason(
+            found["reason_code"] or state,
+            f"{name} of {found['model']}{where} is {_WORDS.get(state, state)}{because}",
+            command,
+        )
+    ]
+    if found["failures"]:
+        again = f"; the next try is at {found['next_try_at']:%H:%M:%S}" if found["next_try_at"] else ""
+        reasons.append(Reason("failures", f"it failed to start {found['failures']} times in a row{again}", logs))
+    for shard in found["shards"]:
+        if shard["reason"] and shard["reason"] != found["reason"]:
+            reasons.append(Reason("shard", f"its rank {shard['rank']}: {shard['reason']}", logs))
+        if shard["last_words"]:
+            reasons.append(Reason("last_words", f"its engine's last words: {shard['last_words'][-1]}", logs))
+    if found["stale"]:
+        reasons.append(
+            Reason("stale", "its model's definition has changed since it started", f"llmgw replica restart {name}")
+        )
+    return tuple(reasons)
+
+
+_CHANGED_BY = {
+    "cordoned": "llmgw node uncordon {node}",
+    "draining": "llmgw node uncordon {node}",
+    "unsettled": "llmgw node settle {node}",
+    "unknown": "llmgw status",
+    "away": "llmgw node logs {node}",
+    "lost": "llmgw node logs {node}",
+}
+
+
+def node(ref: str, model: str | None = None) -> tuple[Reason, ...]:
+    """Why it is in its state, and what runs there that is not well; raises `NotFound`."""
+    found = details.node(ref)
+    name, state = found["node"], found["state"]
+    because = f": {found['reason']}" if found["reason"] else ""
+    carries = f"; {found['ready']} of its {found['replicas']} replicas can be asked" if found["replicas"] else ""
+    command = _CHANGED_BY.get(state, "llmgw node show {node}").format(node=name)
+    reasons = [Reason(state, f"{name} is {state}{because}{carries}", command)]
+    for engine in found["engine_details"]:
+        if engine["problem"]:
+            reasons.append(
+                Reason("engine", f"its engine {engine['name']}: {engine['problem']}", f"llmgw node show {name}")
+            )
+    for row in found["running"]:
+        if row["reason"]:
+            reasons.append(
+                Reason(
+                    row["reason_code"] or row["state"],
+                    f"{row['replica']} of {row['model']} is {row['state']}: {row['reason']}",
+                    f"llmgw why {row['replica']}",
+                )
+            )
+    if found["strays"]:
+        reasons.append(
+            Reason(
+                "strays",
+                f"{len(found['strays'])} engines run there that no replica describes",
+                f"llmgw node show {name}",
+            )
+        )
+    return tuple(reasons)

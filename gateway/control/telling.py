@@ -1,0 +1,160 @@
+"""Why a request went as it did, and what a key may do now: judged by the functions that the edges judge with."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable
+
+from agent.wire.reason import Reason
+from gateway import selectors
+from gateway.control import parts
+from gateway.core import principal, telling
+from gateway.core.errors import GatewayError
+from gateway.core.snapshot import LevelLimits, ModelEntry
+from llmgw.fold import fold
+from llmgw.price import NANO
+from tenancy import selectors as tenancy
+from tenancy.core.tree import allows
+from tenancy.models import Key, Person, Project
+
+
+def request(ref: str, model: str | None = None) -> tuple[Reason, ...]:
+    """What became of it, and why; raises `NotFound`."""
+    found = selectors.request(ref)
+    key = Key.objects.filter(public_id=found["key"]).first() if found["key"] else None
+    project = Project.objects.select_related("team__organisation").filter(public_id=found["project"]).first()
+    person = Person.objects.filter(public_id=found["person"]).first() if found["person"] else None
+    names = {
+        "key_name": f"{key.name} ({key.prefix}…)" if key is not None else "",
+        "project_path": project.path if project is not None else "",
+        "person_email": person.email if person is not None else "",
+    }
+    return telling.tell(telling.told({**found, **names}))
+
+
+def key(ref: str, model: str | None = None) -> tuple[Reason, ...]:
+    """Whom it speaks for, what it may use and which level narrows that; with `model`, whether it would be let through
+    to it now. Raises `NotFound`, `Invalid`."""
+    row = tenancy.key(ref)
+    reasons = [*_allowed(row), *_limited(row)]
+    refusal = _would_be_refused(row, model)
+    if refusal is not None:
+        return (refusal, _who(row), *reasons)
+    end = f", and may use {model} now" if model else ""
+    return (
+        Reason("works", f"{_who(row).sentence}{end}", f"llmgw key list --project {shlex.quote(row.project.path)}"),
+        *reasons,
+    )
+
+
+def _who(row: Key) -> Reason:
+    whose = f" of {row.person.email}" if row.person is not None else ""
+    until = f" until {row.expires_at:%Y-%m-%d %H:%M}" if row.expires_at is not None else ""
+    what = "speaks for" if row.scope == Key.Scope.INFERENCE else "is for the admin API, and belongs to"
+    return Reason("who", f"the key {row.name} ({row.prefix}…){whose} {what} {row.project.path}{until}")
+
+
+def _allowed(row: Key) -> list[Reason]:
+    """What each level says, outermost first."""
+    levels = (row.project.team.organisation, row.project.team, row.project)
+    said = [(f"{type(x).__name__.lower()} {x.path}", x.allow) for x in levels] + [("key itself", row.allow)]
+    told = [
+        Reason("allow", f"the {name} allows {', '.join(allow) or 'nothing'}")
+        for name, allow in said
+        if allow is not None
+    ]
+    return told or [Reason("allow", "no level narrows what it may use: every model")]
+
+
+def _limited(row: Key) -> list[Reason]:
+    published = parts.tenancy()
+    entry, scope = published.keys.get(row.hash), published.projects.get(row.project.public_id)
+    levels: list[LevelLimits] = [*(scope.limits if scope is not None else ())]
+    if entry is not None and entry.limits is not None:
+        levels.append(entry.limits)
+    return [Reason("limits", f"the {level.level} allows {_figures(level)}") for level in levels]
+
+
+def _figures(level: LevelLimits) -> str:
+    limits = level.limits
+    said: Iterable[tuple[int | None, str]] = (
+        (limits.rpm, "{} requests a minute"),
+        (limits.tpm, "{} tokens a minute"),
+        (limits.concurrent, "{} requests at once"),
+    )
+    words = [text.format(f"{figure:,}") for figure, text in said if figure is not None]
+    if limits.budget is not None:
+        each = "in all" if limits.period == "total" else f"a {limits.period}"
+        words.append(f"{limits.budget / NANO:.2f} {each}")
+    return ", ".join(words)
+
+
+def _would_be_refused(row: Key, model: str | None) -> Reason | None:
+    """The edge's own judgement of it."""
+    if row.revoked_at is not None:
+        return Reason(
+            "revoked",
+            f"the key {row.name} ({row.prefix}…) was revoked at {row.revoked_at:%Y-%m-%d %H:%M}: it is refused",
+            _another(row),
+        )
+    if row.scope != Key.Scope.INFERENCE:
+        return None
+    if row.person is not None and not row.person.is_active:
+        return Reason(
+            "inactive_person",
+            f"the key {row.name} is refused: the account {row.person.email} is not active",
+            f"llmgw user activate {row.person.email}",
+        )
+    published = parts.tenancy()
+    try:
+        who = principal.of_key(published.keys.get(row.hash), published, time.time())
+    except GatewayError as e:
+        command = _another(row)
+        return Reason(e.name, f"the key {row.name} would be refused with {e.answer}: {e.sentence}", command)
+    return _may_not_use(who, row, model) if model else None
+
+
+def _may_not_use(who: principal.Principal, row: Key, model: str) -> Reason | None:
+    entry = _model(model)
+    if entry is None:
+        return Reason("model_not_found", f"a request would be refused with 404: there is no model {model}", _LIST)
+    refusal = principal.check_model(who, entry.name)
+    if refusal is not None:
+        where, command = _narrowing(row, entry.name)
+        sentence = f"a request would be refused with {refusal.answer}: the {where} does not allow {entry.name}"
+        return Reason(refusal.name, sentence, command)
+    if who.scope.in_cluster and entry.external is not None:
+        sentence = (
+            f"a request would be refused: nothing of {row.project.path} may leave the cluster, and {entry.name} is"
+        )
+        return Reason("must_stay", f"{sentence} served outside", "llmgw project list")
+    if entry.state != "serving":
+        sentence = f"a request would be refused with 503: {entry.name} is {entry.state.replace('_', ' ')}"
+        because = f": {entry.reason}" if entry.reason else ""
+        return Reason(f"model_{entry.state}", sentence + because, f"llmgw why {entry.name}")
+    return None
+
+
+def _narrowing(row: Key, model: str) -> tuple[str, str]:
+    """The outermost level that does not allow it, and the command that would change that."""
+    project = row.project
+    for level in (project.team.organisation, project.team, project):
+        if not allows(level.allow, model):
+            return f"{type(level).__name__.lower()} {level.path}", ""
+    return "key itself", f"{_another(row)} --allow {model}"
+
+
+def _another(row: Key) -> str:
+    return f"llmgw key create {shlex.quote(row.name)} --project {shlex.quote(row.project.path)}"
+
+
+def _model(asked: str) -> ModelEntry | None:
+    found = parts.models().models
+    for entry in found.values():
+        if fold(asked) in {fold(name) for name in (entry.name, *entry.aliases)}:
+            return entry
+    return None
+
+
+_LIST = "llmgw model list"

@@ -1,0 +1,225 @@
+"""What became of a request, in sentences: the first answers, the others say why and what would change it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from agent.wire.reason import Reason
+from llmgw.price import NANO
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the books hold of one request, and what people call those who asked. None: nobody could say."""
+
+    request_id: str
+    outcome: str
+    asked: str = ""
+    model: str = ""
+    served: str = ""
+    status: int | None = None
+    code: str = ""
+    reason: str = ""
+    """The refusal's sentence, where the gateway itself refused."""
+    replica: str = ""
+    node: str = ""
+    route: str = ""
+    hops: tuple[str, ...] = ()
+    attempts: int = 1
+    cache: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    estimated: bool = False
+    cost: int | None = None
+    queued_ms: float | None = None
+    ttft_ms: float | None = None
+    duration_ms: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    key_name: str = ""
+    project: str = ""
+    project_path: str = ""
+    person_email: str = ""
+
+
+def told(row: Mapping[str, Any]) -> Told:
+    """From a row of the books, whatever else is in it. A column that is null says what an absent one says."""
+    known = {f.name for f in fields(Told)}
+    found = {name: value for name, value in row.items() if name in known and value is not None}
+    return Told(**{**found, "hops": tuple(found.get("hops") or ())})
+
+
+def tell(request: Told) -> tuple[Reason, ...]:
+    """The answer first."""
+    return (_answer(request), *_before(request), *_why(request), *_notes(request))
+
+
+def _answer(request: Told) -> Reason:
+    opening = f"{request.request_id} asked for {_asked(request)}"
+    match request.outcome:
+        case "ok" if request.cache in ("hit", "similar"):
+            what = "the same request" if request.cache == "hit" else "a similar question"
+            end = f" and was given again in {span(request.duration_ms)} what {what} had been answered"
+        case "ok":
+            other = f" by {request.served}" if _other(request) else ""
+            end = f", was answered{other}{_by(request)} in {span(request.duration_ms)}"
+        case "client_left":
+            first = "before anything was answered" if request.ttft_ms is None else "in the middle of its answer"
+            end = f"; the client left after {span(request.duration_ms)}, {first}"
+        case "engine_failed":
+            end = f"; it failed after {span(request.duration_ms)}{_tries(request)}{_last(request)}"
+        case "timed_out":
+            end = f"; it was given up after {span(request.duration_ms)}{_tries(request)}{_last(request)}"
+        case "refused":
+            end = f" and was refused{_status(request)}"
+            end += f": {request.reason}" if request.reason else ""
+        case _:
+            return Reason(
+                "unknown", f"{opening}; what became of it is not known: its gateway ended before it could tell"
+            )
+    if request.outcome == "ok" and request.route:
+        end += f": {request.route}"
+    return Reason(request.outcome if request.outcome != "ok" else "answered", opening + end + _took(request))
+
+
+def _asked(request: Told) -> str:
+    if not request.asked and not request.model:
+        return "no model that could be read"
+    if request.model and request.asked and request.asked != request.model:
+        return f"{request.asked} (= {request.model})"
+    return request.model or request.asked
+
+
+def _other(request: Told) -> bool:
+    return bool(request.served) and request.served != request.model
+
+
+def _by(request: Told) -> str:
+    if not request.replica:
+        return ""
+    return f" by {request.replica}" + (f" on {request.node}" if request.node else "")
+
+
+def _tries(request: Told) -> str:
+    return f" and {request.attempts} attempts" if request.attempts > 1 else ""
+
+
+def _last(request: Told) -> str:
+    code = f" ({request.code})" if request.code else ""
+    return code + _by(request).replace(" by ", ", last tried: ", 1)
+
+
+def _status(request: Told) -> str:
+    status = f" with {request.status}" if request.status is not None else ""
+    return status + (f" ({request.code})" if request.code else "")
+
+
+def _took(request: Told) -> str:
+    parts = []
+    if request.prompt_tokens is not None:
+        cached = f" ({request.cached_tokens} cached)" if request.cached_tokens else ""
+        parts.append(f"{request.prompt_tokens} prompt tokens{cached}")
+    if request.completion_tokens is not None:
+        parts.append(f"{request.completion_tokens} answered")
+    if request.cost is not None:
+        parts.append(money(request.cost))
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def _before(request: Told) -> list[Reason]:
+    """What was tried and left."""
+    return [Reason("tried", f"tried before: {hop}", _of_hop(hop)) for hop in request.hops]
+
+
+def _of_hop(hop: str) -> str:
+    replica = hop.partition(":")[0].rpartition("@")[2]
+    return f"llmgw replica show {replica}" if replica.startswith("r-") else ""
+
+
+def _why(request: Told) -> list[Reason]:
+    if _other(request):
+        return [
+            Reason(
+                "other_model",
+                f"{request.served} answered in the place of {request.model}",
+                f"llmgw model show {request.model}",
+            )
+        ]
+    if request.outcome == "ok":
+        return []
+    what, command = _CODES.get(request.code, ("", ""))
+    names = {"model": request.model or request.asked, "key": request.key, "project": request.project_path}
+    if not names["project"]:
+        names["project"] = request.project
+    if not what:
+        return []
+    return [Reason(request.code, what.format(**names), command.format(**names) if _full(command, names) else "")]
+
+
+def _full(command: str, names: Mapping[str, str]) -> bool:
+    """Whether everything that the command names is known."""
+    return all(names[name] for name in names if "{" + name + "}" in command)
+
+
+def _notes(request: Told) -> list[Reason]:
+    found = []
+    if request.queued_ms:
+        command = f"llmgw model show {request.model}" if request.model else ""
+        found.append(Reason("queued", f"it waited {span(request.queued_ms)} to be let in", command))
+    if request.estimated:
+        found.append(Reason("estimated", "its counts are estimated: the engine could not say"))
+    if request.project_path or request.key_name or request.person_email:
+        found.append(Reason("who", _who(request), f"llmgw why {request.key}" if request.key else ""))
+    if request.tags:
+        tags = ", ".join(f"{name}={value}" for name, value in sorted(request.tags.items()))
+        found.append(Reason("tags", f"it was tagged {tags}"))
+    return found
+
+
+def _who(request: Told) -> str:
+    who = f"the key {request.key_name or request.key}" if request.key else "the chat page"
+    for_whom = f" of {request.person_email}" if request.person_email else ""
+    where = f", for {request.project_path}" if request.project_path else ""
+    return f"{who}{for_whom} asked{where}"
+
+
+def span(milliseconds: float | None) -> str:
+    """As people say it."""
+    if milliseconds is None:
+        return "an unknown time"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"
+
+
+def money(nano: int) -> str:
+    """Nano-units as units, with the digits that it takes to tell them from nothing."""
+    if not nano:
+        return "free"
+    for digits in (2, 4, 6, 9):
+        if nano % 10 ** (9 - digits) == 0 or nano * 10**digits >= 20 * NANO:
+            return f"{nano / NANO:.{digits}f}"
+    return f"{nano / NANO:.9f}"
+
+
+_CODES = {
+    "model_forbidden": (
+        "the model {model} is not among those that the key and the levels above it allow",
+        "llmgw why {key} --model {model}",
+    ),
+    "model_not_found": ("there was no model of that name or alias", "llmgw model list"),
+    "model_loading": ("no replica of {model} was ready yet", "llmgw why {model}"),
+    "model_parked": ("{model} was parked: it runs when it is needed", "llmgw why {model}"),
+    "model_stopped": ("{model} had been stopped by somebody", "llmgw model start {model}"),
+    "no_capacity": ("there was no room for a replica of {model}", "llmgw explain-placement {model}"),
+    "engine_busy": ("every replica of {model} had asked for a pause", "llmgw replica list --model {model}"),
+    "engine_unauthorized": ("the engine did not take the gateway's key", "llmgw replica list --model {model}"),
+    "gateway_stopping": ("the gateway was being restarted", "llmgw status"),
+    "books_closed": ("the gateway could not write its books, and serves nothing unaccounted", "llmgw status"),
+    "unsupported_endpoint": ("the model does not answer that kind of request", "llmgw model show {model}"),
+    "internal_error": ("a fault of the gateway", "llmgw logs edge"),
+}
+"""A code's meaning, and the command that would change it or show more."""
