@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ class Machine:
     public_url: str = ""
     """How people reach the portal (`https://llm.example.com`), when a proxy stands before it."""
     allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (`10.0.0.0/24`) and addresses whose `X-Forwarded-For` and `-Proto` are believed."""
     link_names: tuple[str, ...] = ()
     """Further names and addresses that agents dial, for the link's certificate."""
     node_id: str = ""
@@ -118,6 +121,7 @@ _VARIABLES = {
     "LLMGW_REDIS": "redis",
     "LLMGW_PUBLIC_URL": "public_url",
     "LLMGW_ALLOWED_HOSTS": "allowed_hosts",
+    "LLMGW_TRUSTED_PROXIES": "trusted_proxies",
     "LLMGW_LINK_NAMES": "link_names",
     "LLMGW_NODE_ID": "node_id",
     "LLMGW_LANGUAGE": "language",
@@ -131,7 +135,7 @@ _OURS_FIRST = ("tracing_endpoint", "tracing_sample_ratio")
 _BLOCKS = {"tracing": ("endpoint", "sample_ratio")}
 """What the file writes as a block of its own."""
 _PORTS = ("port", "link_port", "metrics_port")
-_LISTS = ("allowed_hosts", "link_names")
+_LISTS = ("allowed_hosts", "trusted_proxies", "link_names")
 _SCHEMES = {
     "store": ("postgresql://", "postgres://"),
     "redis": ("redis://", "rediss://", "unix://"),
@@ -215,7 +219,13 @@ def _parse(name: str, value: Any) -> Any:
         return port
     if name in _LISTS:
         parts = value.split(",") if isinstance(value, str) else list(value)
-        return tuple(str(p).strip() for p in parts if str(p).strip())
+        found = tuple(str(p).strip() for p in parts if str(p).strip())
+        for part in found if name == "trusted_proxies" else ():
+            try:
+                ip_network(part)
+            except ValueError:
+                raise ValueError(f"{name} holds addresses and networks like 10.0.0.0/24, and not {part!r}") from None
+        return found
     if name == "debug":
         return str(value).lower() in ("1", "true", "yes", "on")
     if name in _SCHEMES and not str(value).startswith(_SCHEMES[name]):

@@ -61,3 +61,13 @@ def test_the_collector_of_traces_is_a_block_of_its_own_and_the_file_goes_first(t
     wrong = machine.read({"LLMGW_HOME": str(tmp_path)})
     assert isinstance(wrong, list)
     assert [p.code for p in wrong] == ["unknown_machine_setting", "bad_machine_setting", "bad_machine_setting"]
+
+
+def test_trusted_proxies_are_networks(tmp_path: Path) -> None:
+    said = {"LLMGW_HOME": str(tmp_path), "LLMGW_TRUSTED_PROXIES": "10.0.0.0/24, 127.0.0.1"}
+    found = machine.read(said)
+    assert isinstance(found, machine.Machine)
+    assert found.trusted_proxies == ("10.0.0.0/24", "127.0.0.1")
+    wrong = machine.read({**said, "LLMGW_TRUSTED_PROXIES": "proxy.example.com"})
+    assert isinstance(wrong, list)
+    assert "not 'proxy.example.com'" in wrong[0].sentence

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import html
 from http import HTTPStatus
+from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.core.errors import TooLarge
+from gateway.core.origin import origin
 from gateway.edge.asgi import AsgiClient
 from gateway.edge.client import Client, ClientLeft, Headers, watched
 from gateway.edge.upstream import Connection, Pool, UpstreamError
@@ -47,6 +49,7 @@ class Passthrough:
     def __init__(self, machine: Machine) -> None:
         self._pool = Pool(path=machine.web_socket)
         url = urlsplit(machine.public_url)
+        self._trusted = tuple(map(ip_network, machine.trusted_proxies))
         self._https_host = url.netloc.encode() if url.scheme == "https" else b""
 
     def sweep(self, now: float) -> None:
@@ -133,10 +136,11 @@ class Passthrough:
         if not host:
             lines.append(b"host: localhost")
         peer = scope["client"][0] if scope.get("client") else ""
-        if peer:
-            lines.append(b"x-forwarded-for: " + peer.encode())
-        proto = b"https" if self._https_host and host == self._https_host else b"http"
-        lines += [b"x-forwarded-proto: " + proto, b"x-forwarded-host: " + host]
+        found = origin(peer, scope["headers"], self._trusted)
+        if found.address:
+            lines.append(b"x-forwarded-for: " + found.address.encode())
+        https = found.https if found.https is not None else bool(self._https_host) and host == self._https_host
+        lines += [b"x-forwarded-proto: " + (b"https" if https else b"http"), b"x-forwarded-host: " + host]
         if length is not None:
             lines.append(b"content-length: " + length)
         elif has_body:

@@ -111,6 +111,15 @@ async def test_who_calls_cannot_be_forged(edge: EdgeProcess, http: httpx.AsyncCl
     assert headers(found, "authorization")
 
 
+async def test_a_trusted_proxy_says_who_calls(own_edge: EdgeProcess) -> None:
+    own_edge.start(LLMGW_TRUSTED_PROXIES="127.0.0.0/8")
+    told = {"x-forwarded-for": "6.6.6.6, 192.0.2.7", "x-forwarded-proto": "https", "host": "llm.example.com"}
+    async with web(own_edge), httpx.AsyncClient(base_url=own_edge.url) as http:
+        found = await http.get("/", headers=told)
+    assert headers(found, "x-forwarded-for") == ["192.0.2.7"]
+    assert headers(found, "x-forwarded-proto") == ["https"]
+
+
 async def test_uploads_redirects_and_head(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(50):
