@@ -19,8 +19,8 @@ class Origin:
 
 
 def origin(peer: str, headers: Sequence[tuple[bytes, bytes]], trusted: Sequence[Network]) -> Origin:
-    """The nearest address that is no trusted proxy. Each proxy appends whom it heard, so the chain is read from its end,
-    and what stands before the first stranger is only his word."""
+    """The nearest address that is no trusted proxy. Each proxy appends whom it heard, so the chain is read from its
+    end, and what stands before the first stranger is only his word."""
     if not trusted or not _trusts(trusted, peer):
         return Origin(peer)
     address = peer
