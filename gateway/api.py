@@ -21,7 +21,7 @@ MOST_DAYS = 366
 class RequestRow(serializers.ModelSerializer[Usage]):
     class Meta:
         model = Usage
-        exclude = ("id",)
+        fields = "__all__"
 
 
 class RequestInFull(RequestRow):

@@ -81,7 +81,7 @@ def by_day(
         for row in rows.annotate(day=TruncDate("at"))
         .values("day")
         .annotate(
-            requests=Count("id"),
+            requests=Count("pk"),
             prompt_tokens=Sum("prompt_tokens", default=0),
             completion_tokens=Sum("completion_tokens", default=0),
             cached_tokens=Sum("cached_tokens", default=0),

@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_ready
 from django.conf import settings
 
-from gateway.control import gauges, publishing
+from gateway.control import gauges, publishing, retention
 from gateway.control.ingesting import ingest as ship
 from llmgw import metrics
 
@@ -29,6 +29,11 @@ def publish() -> None:
         gauges.push(settings.MACHINE.spool_dir)
     except (redis.RedisError, OSError) as e:
         log.warning("the snapshot could not be published: %s", type(e).__name__)
+
+
+@shared_task(name="gateway.tidy")
+def tidy() -> None:
+    retention.tidy()
 
 
 @shared_task(name="gateway.ingest")

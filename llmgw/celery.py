@@ -19,5 +19,6 @@ app.conf.beat_schedule = {
         "fleet.reconcile": 2.0,
         "gateway.publish": 2.0,
         "gateway.ingest": 1.0,
+        "gateway.tidy": 300.0,
     }.items()
 }

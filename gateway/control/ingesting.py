@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.db import DataError, transaction
+from django.db import DataError, connection, transaction
 from django.db.models import Q
+from django.utils import timezone
 
+from gateway.control import partitions, retention, rollups
 from gateway.control.journal import Journal, journals, only_shipper
 from gateway.core.record import Intent, Settlement
 from gateway.models import Usage
@@ -37,7 +39,7 @@ def _ship(journal: Journal) -> int:
         batch = journal.read()
         rows = [_row(i, s) for i, s in batch.settled] + [_unknown(i) for i in batch.abandoned]
         if rows:
-            _insert(rows)
+            keep(rows)
         journal.commit()
         shipped += len(rows)
         more = batch.more
@@ -45,18 +47,42 @@ def _ship(journal: Journal) -> int:
     return shipped
 
 
-def _insert(rows: list[Usage]) -> None:
-    """Once each. A row that the store does not take must not hold up all that come after it."""
+def keep(rows: list[Usage]) -> None:
+    """Once each, with its sums. A row that the store does not take must not hold up all that come after it.
+
+    Locks are taken in one order (rows by id, sums, keys), so that two who ship never wait for one another in a circle.
+    """
+    now = timezone.now()
+    partitions.ensure(now, (row.at for row in rows), retention.oldest(now))
     try:
         with transaction.atomic():
-            Usage.objects.bulk_create(rows, ignore_conflicts=True, batch_size=_BATCH)
-            _touch_keys(rows)
+            new = _insert(sorted(rows, key=lambda row: row.request_id))
+            rollups.add(rollups.summed(new, rollups.grain_s()))
+            _touch_keys(new)
     except (DataError, ValueError, OverflowError):
         if len(rows) == 1:
             log.exception("the usage row of %s does not fit the store and is lost", rows[0].request_id)
             return
         for row in rows:
-            _insert([row])
+            keep([row])
+
+
+def _insert(rows: list[Usage]) -> list[Usage]:
+    """Those that were not there."""
+    fields = Usage._meta.concrete_fields
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    one = f"({', '.join(['%s'] * len(fields))})"
+    new: set[str] = set()
+    with connection.cursor() as cursor:
+        for i in range(0, len(rows), _BATCH):
+            batch = rows[i : i + _BATCH]
+            cursor.execute(
+                f"INSERT INTO {Usage._meta.db_table} ({columns}) VALUES {', '.join([one] * len(batch))} "  # noqa: S608
+                "ON CONFLICT DO NOTHING RETURNING request_id",
+                [f.get_db_prep_save(getattr(row, f.attname), connection) for row in batch for f in fields],
+            )
+            new.update(request_id for (request_id,) in cursor.fetchall())
+    return [row for row in rows if row.request_id in new]
 
 
 def _row(intent: Intent, settlement: Settlement) -> Usage:
@@ -64,11 +90,13 @@ def _row(intent: Intent, settlement: Settlement) -> Usage:
     row.outcome = settlement.outcome
     row.status = settlement.status
     row.code = _text(settlement.code, 60)
-    row.replica, row.node = settlement.replica[:20], settlement.node[:120]
-    row.route, row.attempts = settlement.route[:300], settlement.attempts
+    row.replica, row.node = _text(settlement.replica, 20), _text(settlement.node, 120)
+    row.route, row.attempts = _text(settlement.route, 300), settlement.attempts
+    row.served, row.hops = _text(settlement.served, 120), [_text(hop, 300) for hop in settlement.hops]
     row.prompt_tokens, row.completion_tokens = settlement.prompt_tokens, settlement.completion_tokens
     row.cached_tokens, row.estimated = settlement.cached_tokens, settlement.estimated
-    row.ttft_ms, row.duration_ms = settlement.ttft_ms, settlement.duration_ms
+    row.cost, row.cache = settlement.cost, _text(settlement.cache, 8)
+    row.queued_ms, row.ttft_ms, row.duration_ms = settlement.queued_ms, settlement.ttft_ms, settlement.duration_ms
     return row
 
 
@@ -81,18 +109,21 @@ def _unknown(intent: Intent) -> Usage:
 
 def _begun(intent: Intent) -> Usage:
     return Usage(
-        request_id=intent.id,
+        request_id=_text(intent.id, 40),
         at=datetime.fromtimestamp(intent.at, UTC),
-        endpoint=intent.endpoint,
+        endpoint=_text(intent.endpoint, 20),
         model=_text(intent.model, 120),
         asked=_text(intent.asked, 120),
         stream=intent.stream,
-        organisation=intent.organisation,
-        team=intent.team,
-        project=intent.project,
-        key=intent.key,
-        person=intent.person,
-        edge=intent.edge[:60],
+        organisation=_text(intent.organisation, 16),
+        team=_text(intent.team, 16),
+        project=_text(intent.project, 16),
+        key=_text(intent.key, 16),
+        person=_text(intent.person, 16),
+        edge=_text(intent.edge, 60),
+        session=_text(intent.session, 128),
+        end_user=_text(intent.end_user, 256),
+        tags={_text(name, 64): _text(value, 512) for name, value in intent.tags.items()},
     )
 
 
@@ -107,5 +138,5 @@ def _touch_keys(rows: Iterable[Usage]) -> None:
     for row in rows:
         if row.key and (row.key not in last or last[row.key] < row.at):
             last[row.key] = row.at
-    for key, at in last.items():
+    for key, at in sorted(last.items()):
         Key.objects.filter(Q(last_used_at=None) | Q(last_used_at__lt=at), public_id=key).update(last_used_at=at)

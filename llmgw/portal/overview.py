@@ -28,7 +28,7 @@ def load() -> Overview:
     """Everything that the page shows, in a fixed number of queries and one look into Redis."""
     since = timezone.now() - timedelta(hours=1)
     hour = Usage.objects.filter(at__gte=since).aggregate(
-        requests=Count("id"), failed=Count("id", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
+        requests=Count("pk"), failed=Count("pk", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
     )
     return Overview(fleet.load(), traffic.now(), hour, list(Usage.objects.all()[:8]))
 

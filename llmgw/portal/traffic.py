@@ -34,10 +34,10 @@ def by_model(first: date, person: str | None = None) -> list[Used]:
         rows.order_by()
         .values("model")
         .annotate(
-            requests=Count("id"),
+            requests=Count("pk"),
             prompt=Sum("prompt_tokens", default=0),
             completion=Sum("completion_tokens", default=0),
-            unknown=Count("id", filter=Q(prompt_tokens=None) | Q(completion_tokens=None)),
+            unknown=Count("pk", filter=Q(prompt_tokens=None) | Q(completion_tokens=None)),
         )
     )
     return sorted((Used(**row) for row in found), key=lambda u: (-u.prompt - u.completion, u.model))

@@ -21,6 +21,7 @@ Heartbeat = Annotated[float, msgspec.Meta(ge=0.2, le=60)]
 MicroUnits = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=64)]
+TagKey = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -87,10 +88,20 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class KeepSettings:
-    """Days after which replicas' histories and audit entries are forgotten."""
+    """Days after which replicas' histories, audit entries and usage rows are forgotten. `rollup_days` None: the sums
+    of usage by the hour are kept for ever."""
 
     events_days: AtLeastOne = 90
     audit_days: AtLeastOne = 730
+    usage_days: AtLeastOne = 400
+    rollup_days: AtLeastOne | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """`tag_labels`: tags that get a series in the metrics for each of their first hundred values."""
+
+    tag_labels: list[TagKey] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,7 @@ class ClusterSettings:
     keys: KeySettings = field(default_factory=KeySettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     keep: KeepSettings = field(default_factory=KeepSettings)
+    usage: UsageSettings = field(default_factory=UsageSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""

@@ -1,0 +1,177 @@
+"""The sums by the hour (`UsageHour`): added to with the rows that were really inserted, and made anew from rows.
+
+Whoever adds holds its rows already and takes the sums in one order, so that two who add never wait for one another in
+a circle. `rebuild` locks the sums first: rows that are not committed yet are added by their own transaction after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import gcd
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from gateway.models import Usage, UsageHour
+
+Identity = tuple[datetime, str, str, str, str, str, str]
+NAMES = ("at", "organisation", "team", "project", "key", "person", "model")
+SUMS = (
+    "requests", "failed", "refused", "uncounted", "estimated", "hits", "prompt_tokens", "completion_tokens",
+    "cached_tokens", "cost", "unpriced",
+)  # fmt: skip
+FAILED = (Usage.Outcome.ENGINE_FAILED, Usage.Outcome.TIMED_OUT, Usage.Outcome.UNKNOWN)
+HITS = ("hit", "similar")
+_BATCH = 500
+_TABLE = UsageHour._meta.db_table
+
+# The same as `_figures`, as the store sums it up.
+_SUMMED = """COUNT(*),
+ SUM(CASE WHEN outcome IN ('engine_failed', 'timed_out', 'unknown') THEN 1 ELSE 0 END),
+ SUM(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END),
+ SUM(CASE WHEN outcome <> 'refused' AND (prompt_tokens IS NULL
+   OR completion_tokens IS NULL AND endpoint <> 'embeddings') THEN 1 ELSE 0 END),
+ SUM(CASE WHEN estimated THEN 1 ELSE 0 END),
+ SUM(CASE WHEN cache IN ('hit', 'similar') THEN 1 ELSE 0 END),
+ COALESCE(SUM(prompt_tokens), 0), COALESCE(SUM(completion_tokens), 0), COALESCE(SUM(cached_tokens), 0),
+ COALESCE(SUM(cost), 0),
+ SUM(CASE WHEN outcome <> 'refused' AND cost IS NULL THEN 1 ELSE 0 END)"""
+ANSWERED_BY = "CASE WHEN served = '' THEN model ELSE served END"
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """One bucket: who used what, and how much."""
+
+    identity: Identity
+    figures: tuple[int, ...]
+    """In the order of `SUMS`."""
+
+
+def grain_s(zone: ZoneInfo | None = None) -> int:
+    """How long a bucket is: an hour, and less where the cluster's days begin at a half or a quarter of UTC's hours."""
+    zone = zone or ZoneInfo(settings.TIME_ZONE)
+    offsets = (datetime(2026, month, 1, tzinfo=zone).utcoffset() or timedelta() for month in (1, 7))
+    return gcd(3600, *(int(offset.total_seconds()) for offset in offsets))
+
+
+def bucket(at: datetime, grain: int) -> datetime:
+    seconds = int((at - _EPOCH) // _SECOND)
+    return _EPOCH + timedelta(seconds=seconds - seconds % grain)
+
+
+_EPOCH, _SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
+
+
+def summed(rows: Iterable[Usage], grain: int) -> list[Sums]:
+    """The buckets of `rows`, in the order in which the store's are taken."""
+    found: dict[Identity, list[int]] = {}
+    for row in rows:
+        who = (row.organisation, row.team, row.project, row.key, row.person, row.served or row.model)
+        total = found.setdefault((bucket(row.at, grain), *who), [0] * len(SUMS))
+        for i, figure in enumerate(_figures(row)):
+            total[i] += figure
+    return [Sums(identity, tuple(total)) for identity, total in sorted(found.items())]
+
+
+def _figures(row: Usage) -> tuple[int, ...]:
+    refused = row.outcome == Usage.Outcome.REFUSED
+    counted = row.prompt_tokens is not None and (row.completion_tokens is not None or row.endpoint == "embeddings")
+    return (
+        1,
+        row.outcome in FAILED,
+        refused,
+        not refused and not counted,
+        row.estimated,
+        row.cache in HITS,
+        row.prompt_tokens or 0,
+        row.completion_tokens or 0,
+        row.cached_tokens or 0,
+        row.cost or 0,
+        not refused and row.cost is None,
+    )
+
+
+def add(sums: Sequence[Sums]) -> None:
+    """In the caller's transaction. `sums` come sorted, each identity once."""
+    columns = ", ".join(f'"{name}"' for name in (*NAMES, *SUMS))
+    one = f"({', '.join(['%s'] * len((*NAMES, *SUMS)))})"
+    added = ", ".join(f'"{name}" = {_TABLE}."{name}" + excluded."{name}"' for name in SUMS)
+    names = ", ".join(f'"{name}"' for name in NAMES)
+    with connection.cursor() as cursor:
+        for i in range(0, len(sums), _BATCH):
+            batch = sums[i : i + _BATCH]
+            values = [v for s in batch for v in (_instant(s.identity[0]), *s.identity[1:], *map(int, s.figures))]
+            cursor.execute(
+                f"INSERT INTO {_TABLE} ({columns}) VALUES {', '.join([one] * len(batch))} "  # noqa: S608 - names of ours
+                f"ON CONFLICT ({names}) DO UPDATE SET {added}",
+                values,
+            )
+
+
+def rebuild(first: datetime, until: datetime) -> int:
+    """The sums of [first, until) anew, from rows and corrections; how many buckets that were. A day at a time, each
+    in a transaction of its own, so that the ingest never waits long. Both ends are where a bucket begins."""
+    made, grain = 0, grain_s()
+    while first < until:
+        end = min(first + timedelta(days=1), until)
+        with transaction.atomic():
+            lock()
+            UsageHour.objects.filter(at__gte=first, at__lt=end).delete()
+            add(from_rows(first, end, grain))
+            made += UsageHour.objects.filter(at__gte=first, at__lt=end).count()
+        first = end
+    return made
+
+
+def lock() -> None:
+    """Nobody adds to the sums until the transaction ends: SQLite has one writer at a time as it is."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {_TABLE} IN SHARE ROW EXCLUSIVE MODE")
+
+
+def from_rows(first: datetime, until: datetime, grain: int) -> list[Sums]:
+    """What the sums of [first, until) must be: rows and corrections."""
+    found = {s.identity: list(s.figures) for s in _of_rows(first, until, grain)}
+    cost = SUMS.index("cost")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_bucket(grain)}, organisation, team, project, key, person, model, SUM(delta) "  # noqa: S608
+            "FROM gateway_usagecorrection WHERE at >= %s AND at < %s GROUP BY 1, 2, 3, 4, 5, 6, 7",
+            [_instant(first), _instant(until)],
+        )
+        for *identity, delta in cursor.fetchall():
+            total = found.setdefault(_identity(identity), [0] * len(SUMS))
+            total[cost] += int(delta)
+    return [Sums(identity, tuple(total)) for identity, total in sorted(found.items())]
+
+
+def _of_rows(first: datetime, until: datetime, grain: int) -> list[Sums]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_bucket(grain)}, organisation, team, project, key, person, {ANSWERED_BY}, {_SUMMED} "  # noqa: S608
+            "FROM gateway_usage WHERE at >= %s AND at < %s GROUP BY 1, 2, 3, 4, 5, 6, 7",
+            [_instant(first), _instant(until)],
+        )
+        return [Sums(_identity(row[:7]), tuple(int(v) for v in row[7:])) for row in cursor.fetchall()]
+
+
+def _bucket(grain: int) -> str:
+    if connection.vendor == "postgresql":
+        return f"to_timestamp(floor(extract(epoch FROM at) / {grain}) * {grain})"
+    return f"datetime((strftime('%%s', at) / {grain}) * {grain}, 'unixepoch')"
+
+
+def _identity(row: Sequence[Any]) -> Identity:
+    at = row[0] if isinstance(row[0], datetime) else datetime.fromisoformat(row[0]).replace(tzinfo=UTC)
+    return (at.astimezone(UTC), *row[1:])
+
+
+def _instant(at: datetime) -> Any:
+    """As the store's own functions want it: raw statements get no help from a field."""
+    return connection.ops.adapt_datetimefield_value(at)
