@@ -113,6 +113,26 @@ BREAKER_OPENED = Metric(
     ("model", "replica"),
     passing=True,
 )
+CACHE_REQUESTS = Metric(
+    "llmgw_cache_requests_total",
+    "counter",
+    "Requests of projects that reuse answers: hit, similar, miss, bypass.",
+    ("model", "result"),
+)
+CACHE_BYTES = Metric("llmgw_cache_bytes", "gauge", "Bytes of answers that the edges hold to give again.")
+CACHE_ENTRIES = Metric("llmgw_cache_entries", "gauge", "Answers that the edges hold to give again.")
+CACHE_SAVED_TOKENS = Metric(
+    "llmgw_cache_saved_tokens_total",
+    "counter",
+    "Tokens that reused answers counted when a model gave them.",
+    ("project", "model"),
+)
+CACHE_SAVED_COST = Metric(
+    "llmgw_cache_saved_cost_total",
+    "counter",
+    "What reused answers would have cost, in the currency's units.",
+    ("project", "model"),
+)
 ENGINE_RUNNING = Metric(
     "llmgw_engine_requests_running", "gauge", "Requests that the engine says it works on.", ("model", "replica")
 )
@@ -166,7 +186,8 @@ REDIS_UP = Metric(
 
 ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, IN_FLIGHT,
-    RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED, ENGINE_RUNNING,
+    RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
+    CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip

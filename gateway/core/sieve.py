@@ -6,6 +6,7 @@ Bytes are searched for the few marks that make an event worth a second look; onl
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from gateway.core import chunk, sse, usage
 from gateway.core.retry import Failure, Kind
@@ -49,6 +50,7 @@ class Sieve:
         "_ended",
         "_marks",
         "_wants_usage",
+        "counts",
         "done",
         "events",
         "finished",
@@ -70,6 +72,8 @@ class Sieve:
         self.twins = False
         """The engine tells the thinking text under two names."""
         self.usage: usage.Usage | None = None
+        self.counts: dict[str, Any] | None = None
+        """What `usage` was read from."""
         self.events = 0
         """Of the last block."""
 
@@ -150,6 +154,7 @@ class Sieve:
             if event.data is not None and usage.MARK in event.data:
                 if seen.usage is not None:
                     self.usage = usage.of(seen.usage) or self.usage
+                    self.counts = seen.usage
                 if not self._wants_usage:
                     if seen.usage is not None and not seen.choices:
                         return b""

@@ -36,11 +36,12 @@ class LevelLimits:
 @dataclass(frozen=True, slots=True)
 class Reuse:
     """A project's answer cache. `any`: sampled answers too. `similar`: cosine similarity from which a question counts
-    as the same; None: only the same request."""
+    as the same; None: only the same request. `since`: answers kept before (Unix seconds) are not given again."""
 
     ttl_s: float
     any: bool = False
     similar: float | None = None
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,17 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """Of the answers that each edge holds (`cache.*`). `embedding_model`: tells how alike questions are; empty: only
+    the same request is answered again. `shared`: edges find each other's answers through Redis."""
+
+    max_bytes: int = 128 * 1024 * 1024
+    max_entry_bytes: int = 1024 * 1024
+    embedding_model: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policies:
     """Time-outs in seconds, sizes in bytes; from the cluster's settings (`gateway.*`)."""
 
@@ -205,6 +217,7 @@ class Policies:
     """predicted | least_load | prefix | round_robin: see `gateway.core.router`."""
     default_price: Price = field(default_factory=Price)
     """Of a model that has none of its own."""
+    cache: CachePolicy = field(default_factory=CachePolicy)
 
 
 @dataclass(frozen=True, slots=True)

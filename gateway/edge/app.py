@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from gateway.core import errors, ids, principal
 from gateway.core import request as requests
-from gateway.core.snapshot import PARTS, ModelEntry
+from gateway.core.snapshot import PARTS, ModelEntry, Reuse
 from gateway.edge import listing, others, tracing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
@@ -25,6 +25,7 @@ from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
 from gateway.edge.passthrough import Passthrough
 from gateway.edge.replicas import Fleet
+from gateway.edge.reuse import Answers
 from gateway.edge.snapshots import Snapshots
 from gateway.edge.spool import Spool
 from llmgw import metrics, secrets
@@ -47,6 +48,7 @@ class Edge:
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
         self.tracing = tracing.configured(machine, edge_id)
+        self.answers = Answers(self.metrics, self._reuse_of)
         self.passthrough = Passthrough(machine)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # from `start`
         self._redis = redis.Redis.from_url(machine.redis_url, socket_connect_timeout=2, health_check_interval=10)
@@ -142,6 +144,12 @@ class Edge:
                 names.update({fold(alias): entry for alias in entry.aliases})
             names.update({fold(name): entry for name, entry in snapshot.catalog.models.items()})
             self._names = {**names, **snapshot.catalog.models}
+        elif part == "policies":
+            self.answers.changed(snapshot.policies)
+
+    def _reuse_of(self, project: str) -> Reuse | None:
+        scope = self.snapshots.current.tenancy.projects.get(project)
+        return scope.reuse if scope is not None and not scope.no_store else None
 
     async def _each_second(self) -> None:
         while True:
@@ -150,6 +158,7 @@ class Edge:
             for replica in self.fleet:
                 replica.pool.sweep(now)
             self.passthrough.sweep(now)
+            self.answers.sweep(time.time())
             await self._push()
             await asyncio.sleep(metrics.PUSH_S)
 

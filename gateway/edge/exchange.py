@@ -15,7 +15,8 @@ from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
 from gateway.core.snapshot import ModelEntry
 from gateway.core.trace import lines
-from gateway.edge import relay
+from gateway.edge import relay, reuse
+from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
@@ -49,6 +50,9 @@ class Exchange:
         self.route = ""
         self.attempts = 0
         self.tally = Tally()
+        self.look: reuse.Look | None = None
+        self.capture: Capture | None = None
+        """Takes down what goes out, where somebody wants that."""
         self.settled = False
         self.trace = edge.tracing and edge.tracing.begin(
             client.path, client.header(b"traceparent"), client.header(b"tracestate")
@@ -99,9 +103,12 @@ class Exchange:
         if self.trace:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
+        self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
+        self.look = edge.answers.look(self)
+        if self.look is not None and await self.look.answered():
+            return
         self._admit(entry)
         body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role)
-        self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
         try:
             edge.spool.intend(self._intent())
         except SpoolFull as e:
@@ -111,6 +118,8 @@ class Exchange:
         try:
             client.watch()
             await self._dispatch(entry.name, body)
+            if self.look is not None and self.replica is not None:
+                self.look.keep(self.replica.endpoint.model)
         finally:
             client.unwatch()
             edge.live.ended(entry.name)
@@ -319,6 +328,8 @@ class Exchange:
         project = self.who.scope.project if self.who is not None else ""
         self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts, project)
         self.edge.live.counted(model, counts)
+        if self.look is not None:
+            self.edge.metrics.reused(self.look)
         if self.who is None:
             return
         if not self.intended:
@@ -343,6 +354,7 @@ class Exchange:
             attempts=self.attempts,
             code=code[:60],
             route=self.route,
+            cache=self.look.result if self.look is not None else "",
         )
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:

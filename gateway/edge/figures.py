@@ -9,9 +9,11 @@ from gateway.core.usage import Usage
 from gateway.edge.replicas import Replica
 from gateway.edge.tally import Tally
 from llmgw import metrics
+from llmgw.price import NANO
 
 if TYPE_CHECKING:
     from gateway.edge.app import Edge
+    from gateway.edge.reuse import Look
 
 
 class EdgeFigures:
@@ -33,6 +35,15 @@ class EdgeFigures:
 
     def opened(self, replica: Replica) -> None:
         self.figures.add(metrics.BREAKER_OPENED, (replica.endpoint.model, replica.name))
+
+    def reused(self, look: Look) -> None:
+        """A request of a project that reuses answers is over."""
+        model = look.model
+        self.figures.add(metrics.CACHE_REQUESTS, (model, look.result))
+        if look.saved is not None:
+            tokens, cost = look.saving()
+            self.figures.add(metrics.CACHE_SAVED_TOKENS, (look.project, model), tokens)
+            self.figures.add(metrics.CACHE_SAVED_COST, (look.project, model), cost / NANO)
 
     def settled(
         self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage, project: str
@@ -81,5 +92,7 @@ class EdgeFigures:
             put(metrics.SNAPSHOT_VERSION, version or None, (part,))
         reached = edge.snapshots.reached_at
         put(metrics.SNAPSHOT_AGE, None if reached is None else max(0.0, now - reached))
+        put(metrics.CACHE_BYTES, edge.answers.store.bytes)
+        put(metrics.CACHE_ENTRIES, len(edge.answers.store))
         put(metrics.SPOOL_WAITING, edge.spool.waiting)
         put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)

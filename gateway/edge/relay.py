@@ -67,6 +67,8 @@ async def _whole(exchange: Exchange, waits: Waits, inflate: Callable[[bytes], by
     if tally.usage is None or tally.usage.completion is None:
         tally.text_tokens = usage.estimate_answer(body)
     tally.content_sent = tally.finished = True
+    if exchange.capture is not None:
+        exchange.capture.add(body)
     await client.whole(connection.status, [(b"content-type", kind), *exchange.answer_headers()], body)
     return None
 

@@ -25,6 +25,7 @@ class Stream:
     """A streamed answer."""
 
     __slots__ = (
+        "_capture",
         "_exchange",
         "_held",
         "_inflate",
@@ -38,6 +39,7 @@ class Stream:
         self._exchange, self._waits, self._inflate = exchange, waits, inflate
         self._reader = sse.Reader()
         self._tally = exchange.tally
+        self._capture = exchange.capture
         self._held: list[bytes] = []
         request = exchange.request
         assert request is not None
@@ -70,6 +72,8 @@ class Stream:
                     return await self._close(block)
                 deadline = waits.heard()
                 if block:
+                    if self._capture is not None:
+                        self._capture.add(block)
                     await client.send(block)
         except UpstreamError as e:
             return await self._cut(str(e), e)
@@ -120,7 +124,7 @@ class Stream:
         finally:
             tally.finished = sieve.finished
             if sieve.usage is not None:
-                tally.usage = sieve.usage
+                tally.usage, tally.counts = sieve.usage, sieve.counts
 
     async def _end(self) -> Failure | None:
         """The engine's stream ended in order, and without `[DONE]`."""
@@ -144,7 +148,10 @@ class Stream:
 
     async def _close(self, last: bytes) -> Failure | None:
         """The answer is whole: out with its end. What the engine still says or holds open concerns nobody."""
-        await self._exchange.client.close(last if self._sieve.done else last + self._sieve.owed + DONE)
+        last = last if self._sieve.done else last + self._sieve.owed + DONE
+        if self._capture is not None:
+            self._capture.add(last)
+        await self._exchange.client.close(last)
         self._waits.connection.ending = True
         return None
 

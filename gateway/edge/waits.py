@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 AFTER_FINISH_S = 10.0
 """For what may follow the last `finish_reason`: the counts and `[DONE]`."""
-_STREAM_HEADERS: Headers = [
+STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -98,4 +98,4 @@ class Waits:
 async def open_stream(exchange: Exchange) -> None:
     """Status and headers, unless they are out already."""
     if not exchange.client.opened:
-        await exchange.client.open(200, [*_STREAM_HEADERS, *exchange.answer_headers()])
+        await exchange.client.open(200, [*STREAM_HEADERS, *exchange.answer_headers()])

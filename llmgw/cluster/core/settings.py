@@ -40,6 +40,17 @@ class GatewaySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """Of the answers that are given again (docs/reuse.md): bytes held by each edge process, bytes of one answer, the
+    model that tells how alike questions are, and whether edges share their answers through Redis."""
+
+    max_bytes: Count = 128 * 1024 * 1024
+    max_entry_bytes: AtLeastOne = 1024 * 1024
+    embedding_model: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSettings:
     """Seconds. A node is lost after `node_lost_s` without a heartbeat; a failed start waits `backoff_first_s`,
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
@@ -123,6 +134,7 @@ class AgentSettings:
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     keys: KeySettings = field(default_factory=KeySettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
