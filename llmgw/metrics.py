@@ -92,6 +92,18 @@ TENANT_OUTPUT_RATE = Metric(
     _RATE,
 )
 TOKENS = Metric("llmgw_tokens_total", "counter", "Tokens, by kind: prompt, completion, cached.", ("model", "kind"))
+TAGGED_REQUESTS = Metric(
+    "llmgw_tagged_requests_total",
+    "counter",
+    "Requests by the tags that `usage.tag_labels` names.",
+    ("tag", "value", "outcome"),
+)
+TAGGED_TOKENS = Metric(
+    "llmgw_tagged_tokens_total",
+    "counter",
+    "Tokens by the tags that `usage.tag_labels` names; direction: prompt, completion.",
+    ("tag", "value", "direction"),
+)
 IN_FLIGHT = Metric("llmgw_requests_in_flight", "gauge", "Requests that are being answered now.", ("model",))
 RETRIES = Metric(
     "llmgw_retries_total", "counter", "Attempts that were made again, on another replica or the same.", ("model",)
@@ -185,8 +197,8 @@ REDIS_UP = Metric(
 )
 
 ALL: tuple[Metric, ...] = (
-    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, IN_FLIGHT,
-    RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
+    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
+    TAGGED_TOKENS, IN_FLIGHT, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
     CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,

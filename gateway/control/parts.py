@@ -155,8 +155,12 @@ def policies() -> snapshot.Policies:
     in_force = cluster_settings.in_force()
     known = snapshot.Policies.__dataclass_fields__
     of_gateway = {name: value for name, value in asdict(in_force.gateway).items() if name in known}
-    cache = snapshot.CachePolicy(**asdict(in_force.cache))
-    return snapshot.Policies(**of_gateway, default_price=_price(in_force.limits.default_price), cache=cache)
+    return snapshot.Policies(
+        **of_gateway,
+        tag_labels=tuple(in_force.usage.tag_labels),
+        default_price=_price(in_force.limits.default_price),
+        cache=snapshot.CachePolicy(**asdict(in_force.cache)),
+    )
 
 
 def _price(said: PriceSettings) -> Price:

@@ -40,6 +40,8 @@ class Request:
     """Some of its messages have the role `developer`."""
     user: bytes = b""
     """The value of `user` as it came, for routing."""
+    metadata: bytes = b""
+    """The value of `metadata` as it came: tags, which are not the engine's."""
     no_tools: bool = False
     """`tool_choice` is "none": engines that show the tools all the same get their call back as text."""
 
@@ -66,6 +68,7 @@ class _Body(msgspec.Struct):
     max_completion_tokens: int | None = None
     n: int | None = None
     user: msgspec.Raw = _ABSENT
+    metadata: msgspec.Raw = _ABSENT
 
 
 class _Chat(_Body):
@@ -141,7 +144,11 @@ def read(endpoint: str, body: bytes) -> Request:
         choices *= _prompts(bytes(found.prompt))
     user = bytes(found.user)
     user = b"" if user in _NOTHING else user
-    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user, no_tools)
+    metadata = bytes(found.metadata)
+    metadata = b"" if metadata in _NOTHING else metadata
+    return Request(
+        endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user, metadata, no_tools
+    )
 
 
 def _prompts(prompt: bytes) -> int:
@@ -155,11 +162,11 @@ def _prompts(prompt: bytes) -> int:
 def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bool = False) -> bytes:
     """What the engine gets: the body as it came, but for the model's name where an alias was used, with
     `stream_options.include_usage` on for a stream (its other keys kept), and with one leading system message for
-    instructions in the role `developer`, unless the model takes that (`developer_role`), and without its tools where
-    none may be called."""
+    instructions in the role `developer`, unless the model takes that (`developer_role`), without its tools where none
+    may be called, and without `metadata`."""
     usage = request.stream and not request.wants_usage
     instructions = request.developer and not developer_role
-    if engine_name == request.asked and not instructions and not request.no_tools:
+    if engine_name == request.asked and not (instructions or request.no_tools or request.metadata):
         if not usage:
             return body
         if not request.options_given:
@@ -167,6 +174,7 @@ def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bo
     fields: dict[str, Any] = _object.decode(body)
     if engine_name != request.asked:
         fields["model"] = engine_name
+    fields.pop("metadata", None)
     if request.no_tools:
         for name in _TOOLS:
             fields.pop(name, None)

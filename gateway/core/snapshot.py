@@ -215,6 +215,8 @@ class Policies:
     retries: int = 2
     route_by: str = "predicted"
     """predicted | least_load | prefix | round_robin: see `gateway.core.router`."""
+    tag_labels: tuple[str, ...] = ()
+    """Tags that have series in the metrics."""
     default_price: Price = field(default_factory=Price)
     """Of a model that has none of its own."""
     cache: CachePolicy = field(default_factory=CachePolicy)

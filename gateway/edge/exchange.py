@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from agent.wire.reason import Reason
-from gateway.core import errors, ids, prefix, principal, retry, router, sessions, usage
+from gateway.core import errors, ids, prefix, principal, retry, router, sessions, tags, usage
 from gateway.core import request as requests
 from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
@@ -44,6 +44,7 @@ class Exchange:
         self.request: requests.Request | None = None
         self.entry: ModelEntry | None = None
         self.raw = b""
+        self.tags: dict[str, str] = {}
         self.intended = False
         self.replica: Replica | None = None
         self.ticket: Ticket | None = None
@@ -100,6 +101,8 @@ class Exchange:
         self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
         self.raw = await client.body(snapshot.policies.max_body_bytes)
         self.request = requests.read(self.endpoint, self.raw)
+        if self.request.metadata or client.header(tags.HEADER) is not None:
+            self.tags = tags.read(self.request.metadata, (v for name, v in client.headers if name == tags.HEADER))
         if self.trace:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
@@ -315,6 +318,9 @@ class Exchange:
             key=who.key,
             person=who.person,
             edge=self.edge.id,
+            session=tags.text(self.client.header(b"x-session-id"), 128),
+            end_user=tags.text(request.user, 256) if request is not None else "",
+            tags=self.tags,
         )
 
     def _settle(self, outcome: str, status: int, code: str) -> None:
@@ -327,6 +333,9 @@ class Exchange:
         model = self.entry.name if self.entry is not None else ""
         project = self.who.scope.project if self.who is not None else ""
         self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts, project)
+        if self.tags:
+            labels = self.edge.snapshots.current.policies.tag_labels
+            self.edge.metrics.tagged(labels, self.tags, outcome, counts)
         self.edge.live.counted(model, counts)
         if self.look is not None:
             self.edge.metrics.reused(self.look)

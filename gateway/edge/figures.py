@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from gateway.edge.app import Edge
     from gateway.edge.reuse import Look
 
+MOST_VALUES = 100
+"""Of a tag, that have a series of their own in an edge."""
+
 
 class EdgeFigures:
     """Model labels are names of the catalogue or empty, so that no client can make series."""
@@ -22,6 +25,7 @@ class EdgeFigures:
     def __init__(self) -> None:
         self.figures = metrics.Figures()
         self._replicas: frozenset[str] = frozenset()
+        self._values: dict[str, set[str]] = {}
 
     def retried(self, model: str) -> None:
         self.figures.add(metrics.RETRIES, (model,))
@@ -63,6 +67,23 @@ class EdgeFigures:
         for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
             if count:
                 figures.add(metrics.TOKENS, (model, kind), count)
+
+    def tagged(self, labels: tuple[str, ...], tags: dict[str, str], outcome: str, counts: Usage) -> None:
+        """By the tags that the settings name; the first values of each apart: a tag is the client's to set."""
+        for tag in labels:
+            value = tags.get(tag)
+            if value is None:
+                continue
+            known = self._values.setdefault(tag, set())
+            if value not in known:
+                if len(known) < MOST_VALUES:
+                    known.add(value)
+                else:
+                    value = "other"
+            self.figures.add(metrics.TAGGED_REQUESTS, (tag, value, outcome))
+            for direction, count in (("prompt", counts.prompt), ("completion", counts.completion)):
+                if count:
+                    self.figures.add(metrics.TAGGED_TOKENS, (tag, value, direction), count)
 
     def gauge(self, edge: Edge) -> None:
         """Once a second: what is true now."""
