@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from catalog.actions import models
-from catalog.models import Model, ModelName
+from catalog.models import Model, ModelName, ModelPrice
 from llmgw.cluster.admin import ReadOnly, each
 
 
@@ -33,3 +33,9 @@ class ModelNameAdmin(ReadOnly):
     list_display = ("name", "model")
     list_select_related = ("model",)
     search_fields = ("name",)
+
+
+@admin.register(ModelPrice)
+class ModelPriceAdmin(ReadOnly):
+    list_display = ("model", "since", "figures", "actor", "note", "created_at")
+    search_fields = ("model",)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from catalog import selectors
-from catalog.actions import models
+from catalog.actions import models, prices
 from tenancy.api.auth import actor_of
 
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the model, by name or alias")
@@ -36,8 +36,47 @@ class ModelRow(serializers.Serializer[Any]):
     changed_at = serializers.DateTimeField(allow_null=True)
 
 
+_MICRO = "micro-units: 2500 is 0.0025"
+
+
+class PriceFigures(serializers.Serializer[Any]):
+    prompt_per_1k = serializers.IntegerField(help_text=_MICRO)
+    cached_per_1k = serializers.IntegerField(allow_null=True, help_text="null: as other prompt tokens")
+    completion_per_1k = serializers.IntegerField()
+    per_image = serializers.IntegerField()
+    per_mesh = serializers.IntegerField()
+
+
+class PriceRow(PriceFigures):
+    model = serializers.CharField()
+    own = serializers.BooleanField(help_text="false: the cluster's default price")
+    since = serializers.DateTimeField(allow_null=True, help_text="null: from the beginning")
+
+
+class PriceEntry(PriceFigures):
+    since = serializers.DateTimeField(allow_null=True, help_text="null: from the beginning")
+    default = serializers.BooleanField(help_text="the cluster's default price from then on")
+    actor = serializers.CharField()
+    note = serializers.CharField()
+    entered_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewPrice(serializers.Serializer[Any]):
+    """What is not named stays as it is."""
+
+    prompt_per_1k = serializers.IntegerField(required=False, help_text=_MICRO)
+    cached_per_1k = serializers.IntegerField(required=False, allow_null=True)
+    completion_per_1k = serializers.IntegerField(required=False)
+    per_image = serializers.IntegerField(required=False)
+    per_mesh = serializers.IntegerField(required=False)
+    default = serializers.BooleanField(default=False, help_text="back to the cluster's default price")
+    since = serializers.CharField(default="", allow_blank=True, help_text="a day or a moment; empty: now")
+    note = serializers.CharField(default="", allow_blank=True, max_length=200)
+
+
 class ModelDetail(ModelRow):
     problems = serializers.ListField(child=serializers.CharField())
+    price = PriceRow(help_text="in force now")
     definition = serializers.DictField(allow_null=True, help_text="as it is written in YAML")
 
 
@@ -88,6 +127,27 @@ class Models(GenericViewSet[Any]):
     @action(detail=True, methods=["post"])
     def start(self, request: Request, name: str) -> Response:
         return _answer(models.start(name=name, actor=actor_of(request)))
+
+    @extend_schema(
+        parameters=[_NAME], responses=PriceEntry(many=True), operation_id="models_prices_list", filters=False
+    )
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def prices(self, request: Request, name: str) -> Response:
+        """Every entry that was made of its price, the latest to begin first."""
+        return Response(PriceEntry(selectors.price_history(selectors.entry(name)), many=True).data)
+
+    @extend_schema(parameters=[_NAME], request=NewPrice, responses={201: ModelDetail})
+    @prices.mapping.post
+    def enter_price(self, request: Request, name: str) -> Response:
+        """A new price. Earlier entries stay, and count until this one begins."""
+        body = NewPrice(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        found = selectors.entry(name)
+        when, default = {n: asked.pop(n) for n in ("since", "note")}, asked.pop("default")
+        price = prices.laid_over(selectors.price_now(found), asked, default)
+        prices.enter(model=found.name, price=price, actor=actor_of(request), **when)
+        return _answer(found.name, 201)
 
 
 def _answer(name: str, status: int = 200) -> Response:

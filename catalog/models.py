@@ -38,3 +38,24 @@ class ModelName(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ModelPrice(models.Model):
+    """An entry of a stored model's price. Entries are added and never changed: a correction is another one."""
+
+    model = models.CharField(max_length=120)
+    """The model's name, folded: its prices stay when it leaves the catalog."""
+    since = models.DateTimeField()
+    figures = models.JSONField(null=True)
+    """As `catalog.core.prices.figures` writes them; null: the cluster's default price from then on."""
+    actor = models.CharField(max_length=200)
+    note = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["model", "-since", "-id"]
+        verbose_name = _("price")
+        verbose_name_plural = _("prices")
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.since:%Y-%m-%d}"

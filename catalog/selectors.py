@@ -8,17 +8,21 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from django.utils import timezone
 
 from agent.wire.reason import Reason
+from catalog import pricing
 from catalog.core import definition as core
 from catalog.core.definition import Definition
+from catalog.core.prices import WrittenPrice
 from catalog.core.reading import read
 from catalog.core.writing import written
 from catalog.models import Model
 from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.core.settings import ClusterSettings
+from llmgw.cluster.core.settings import ClusterSettings, default_price
 from llmgw.cluster.errors import Invalid, NotFound
 from llmgw.fold import fold
+from llmgw.price import Dated, Price
 
 DECLARED, STORED = Model.Origin.DECLARED.value, Model.Origin.STORED.value
 
@@ -34,6 +38,8 @@ class Entry:
     problems: tuple[Reason, ...] = ()
     created_at: datetime | None = None
     changed_at: datetime | None = None
+    prices: tuple[Dated, ...] = ()
+    """Its own, by when they begin; without one in force the cluster's default holds."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,15 +71,18 @@ def ask_serving_of(ask: Callable[[], dict[str, Serving]]) -> None:
 
 
 def entries() -> list[Entry]:
-    """Every model by name, in two queries. A declared one whose names a stored one has is told as a problem."""
+    """Every model by name, in three queries. A declared one whose names a stored one has is told as a problem."""
+    settings = cluster_settings.in_force()
     rows = list(Model.objects.all())
-    found = _stored_entries(rows)
+    prices = pricing.histories(settings)
+    found = [replace(e, prices=prices.get(fold(e.name), ())) for e in _stored_entries(rows)]
     taken = {fold(n): e.name for e in found for n in e.names}
     stopped = {fold(row.name) for row in rows if row.origin == DECLARED and row.stopped}
-    for raw in cluster_settings.in_force().models:
+    for raw in settings.models:
         entry = declared(raw, taken)
         if entry.definition is not None:
             taken |= {fold(n): entry.name for n in entry.names}
+            entry = replace(entry, prices=pricing.declared(entry.definition, settings))
         found.append(replace(entry, stopped=fold(entry.name) in stopped))
     return sorted(found, key=lambda e: e.name)
 
@@ -134,8 +143,34 @@ def detail(found: Entry) -> dict[str, Any]:
     return {
         **row(found, _asked.serving().get(found.name)),
         "problems": [p.sentence for p in found.problems],
-        "definition": written(found.definition) if found.definition else None,
+        "definition": _written(found),
+        "price": price(found),
     }
+
+
+def price(found: Entry) -> dict[str, Any]:
+    """What it costs now."""
+    return {"model": found.name, **pricing.row(found.prices, timezone.now().timestamp())}
+
+
+def price_history(found: Entry) -> list[dict[str, Any]]:
+    """Every entry that was made of it, the latest to begin first."""
+    return pricing.as_declared(found.prices) if found.origin == DECLARED else pricing.entries(found.name)
+
+
+def price_now(found: Entry) -> Price:
+    own = pricing.in_force(found.prices, timezone.now().timestamp())
+    return own.price if own is not None else default_price(cluster_settings.in_force())
+
+
+def _written(found: Entry) -> dict[str, Any] | None:
+    """A stored model's price is shown with its definition, so that `change` takes back what `show` gave."""
+    if found.definition is None:
+        return None
+    own = pricing.in_force(found.prices, timezone.now().timestamp())
+    if found.origin == DECLARED or own is None:
+        return written(found.definition)
+    return written(replace(found.definition, prices=(WrittenPrice(own.price),)))
 
 
 def declared(raw: dict[str, Any], taken: dict[str, str]) -> Entry:

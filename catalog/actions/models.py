@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from agent.wire.reason import Reason
 from catalog import selectors, sources
+from catalog.actions import prices
 from catalog.core import definition as core
 from catalog.core.definition import Definition
 from catalog.core.reading import read
@@ -100,10 +101,11 @@ def _add(definition: Definition, actor: str) -> Done:
     entries = selectors.entries()
     there = {fold(e.name): e for e in entries}.get(fold(definition.name))
     if there is not None:
-        if there.definition == definition:
+        changed = _changed(there, definition)
+        if not changed:
             return Done(there.name, "unchanged")
         _refuse_declared(there, "changed")
-        what = ", ".join(changed_keys(there.definition, definition)) if there.definition else "everything"
+        what = ", ".join(changed) if there.definition else "everything"
         raise Conflict(
             "model_exists",
             f"there is already a model {there.name}, and this definition differs in {what}",
@@ -111,13 +113,14 @@ def _add(definition: Definition, actor: str) -> Done:
         )
     _refuse_declared_names(definition, entries)
     Model.objects.filter(name=definition.name, origin=Model.Origin.DECLARED).delete()  # it was declared once
-    row = Model(name=definition.name, definition=core.to_builtins(definition))
+    row = Model(name=definition.name, definition=_stored(definition))
     try:
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
         raise Conflict("model_exists", f"a model {definition.name} was added by somebody else just now") from None
     _name(row, definition)
+    prices.enter_written(name=row.name, written=definition.prices, actor=actor)
     audit.record(actor=actor, action="model.add", subject=row.name, source=definition.source)
     announce("catalog")
     return Done(row.name, "added")
@@ -130,18 +133,34 @@ def _change(definition: Definition, actor: str) -> Done:
         raise NotFound(
             "no_such_model", f"{definition.name} is an alias of {there.name}: change that one", "llmgw model list"
         )
-    if there.definition == definition:
+    changed = _changed(there, definition)
+    if not changed:
         return Done(there.name, "unchanged")
-    changed = changed_keys(there.definition, definition) if there.definition else ("definition",)
     _refuse_declared_names(definition, selectors.entries())
     row = _locked(there.name)
-    row.name, row.definition = definition.name, core.to_builtins(definition)
+    row.name, row.definition = definition.name, _stored(definition)
     row.save()
     row.names.all().delete()
     _name(row, definition)
+    prices.enter_written(name=row.name, written=definition.prices, actor=actor)
     audit.record(actor=actor, action="model.change", subject=row.name, changed=list(changed))
     announce("catalog")
     return Done(row.name, "changed", changed)
+
+
+def _stored(definition: Definition) -> dict[str, Any]:
+    """Prices are entries of their own: a definition that changes must not rewrite what was charged."""
+    return core.to_builtins(replace(definition, prices=()))
+
+
+def _changed(there: selectors.Entry, definition: Definition) -> tuple[str, ...]:
+    """The keys in which a definition differs from what is there. One without a price leaves the price as it is."""
+    if there.definition is None:
+        return ("definition",)
+    if there.origin == selectors.DECLARED:
+        return changed_keys(there.definition, definition)
+    bare = changed_keys(there.definition, replace(definition, prices=()))
+    return (*bare, "price") if prices.differs(there.name, definition.prices) else bare
 
 
 def _name(row: Model, definition: Definition) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agent.wire.shard import Profile
+from catalog.core.prices import WrittenPrice
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Definition:
     """chat | long-context | batch: what the router may assume of its requests."""
     description: str = ""
     licence: str = ""
+    prices: tuple[WrittenPrice, ...] = ()
+    """Of a declared model. What a stored one's definition says becomes an entry, and is not kept here."""
 
 
 def to_builtins(definition: Definition) -> dict[str, Any]:

@@ -122,6 +122,13 @@ class Fields:
             value = self._wanted(key, "names with their values", value, None)
         return Fields(value or {}, f"{self._where}{key}: ", self._problems)
 
+    def tables(self, key: str) -> list[Fields]:
+        """The mappings of the list at `key`; an empty one where there is none."""
+        value = self.take(key)
+        if value is not None and not (isinstance(value, list) and all(isinstance(v, Mapping) for v in value)):
+            value = self._wanted(key, "a list of names with their values", value, None)
+        return [Fields(v, f"{self._where}{key} {n}: ", self._problems) for n, v in enumerate(value or (), 1)]
+
     def done(self, later: Mapping[str, str] | None = None) -> None:
         """Names every key that was not read, with the nearest one that exists; `later`: known, and not built yet."""
         for key in self._raw:

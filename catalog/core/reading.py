@@ -9,6 +9,7 @@ from typing import Any
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
+from catalog.core import prices
 from catalog.core import source as sources
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from catalog.core.fields import Fields
@@ -27,8 +28,6 @@ _LATER = {
     "adapters": "LoRA adapters",
     "max_loaded_adapters": "LoRA adapters",
     "slo": "latency objectives",
-    "prices": "prices",
-    "price": "prices",
     "fallbacks": "fallbacks",
     "eval": "quality gates",
     "external": "external models",
@@ -95,6 +94,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         routing_profile=_routing_profile(fields),
         description=fields.text("description"),
         licence=fields.text("licence") or fields.text("license"),
+        prices=prices.read(fields),
         profiles=_profiles(fields, problems, f"model {name}", context_length, "embeddings" in kinds),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from catalog.core import prices
 from catalog.core.definition import Definition, ProfileDefinition
 from catalog.core.fields import GIB
 
@@ -34,6 +35,7 @@ def written(definition: Definition) -> dict[str, Any]:
         "context_length": definition.context_length,
         "max_output": definition.max_output,
         "capabilities": capabilities,
+        **prices.written(definition.prices),
         "scaling": {"min": definition.scaling.min, "max": definition.scaling.max},
         "profiles": [_profile(p) for p in definition.profiles],
     }

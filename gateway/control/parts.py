@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, tzinfo
 
 from catalog import selectors as catalog
 from fleet import selectors as fleet
 from gateway.core import snapshot
+from llmgw import zones
 from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.core.settings import LimitSettings, PriceSettings
-from llmgw.price import Price
+from llmgw.cluster.core.settings import LimitSettings, default_price
 from tenancy.core import periods
 from tenancy.core.limits import Limits, Period, from_stored, with_defaults
 from tenancy.core.tree import narrow_allow, narrow_flag
@@ -51,8 +50,7 @@ class _Clock:
         """By the cluster's clock where `zone` is empty, or one that this machine does not know."""
         asked = (period, zone or self._cluster)
         if asked not in self._known:
-            named = [found for name in (asked[1], self._cluster) if isinstance(found := periods.zone(name), tzinfo)]
-            self._known[asked] = periods.running(period, (*named, UTC)[0], self._now)
+            self._known[asked] = periods.running(period, zones.known(asked[1], self._cluster), self._now)
         return self._known[asked]
 
 
@@ -128,6 +126,7 @@ def models() -> snapshot.Catalog:
             created=int(entry.created_at.timestamp()) if entry.created_at is not None else 0,
             vision=definition.vision,
             developer_role=bool(definition.developer_role),
+            prices=entry.prices,
         )
     return snapshot.Catalog(models=found)
 
@@ -158,13 +157,9 @@ def policies() -> snapshot.Policies:
     return snapshot.Policies(
         **of_gateway,
         tag_labels=tuple(in_force.usage.tag_labels),
-        default_price=_price(in_force.limits.default_price),
+        default_price=default_price(in_force),
         cache=snapshot.CachePolicy(**asdict(in_force.cache)),
     )
-
-
-def _price(said: PriceSettings) -> Price:
-    return Price(said.prompt_per_1k, said.completion_per_1k, said.cached_per_1k, said.per_image, said.per_mesh)
 
 
 BUILD: dict[str, Callable[[], snapshot.Part]] = {
@@ -174,8 +169,8 @@ BUILD: dict[str, Callable[[], snapshot.Part]] = {
     "policies": policies,
 }
 DEPENDS: dict[str, tuple[str, ...]] = {
-    "tenancy": ("tenancy",),
-    "catalog": ("catalog", "endpoints", "fleet"),
+    "tenancy": ("tenancy", "policies"),
+    "catalog": ("catalog", "endpoints", "fleet", "policies"),
     "endpoints": ("endpoints", "fleet", "catalog"),
     "policies": ("policies",),
 }

@@ -6,11 +6,9 @@ of its first day, whatever the clocks do.
 
 from __future__ import annotations
 
-import zoneinfo
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 
-from agent.wire.reason import Reason
 from tenancy.core.limits import Period
 
 _DAY = timedelta(days=1)
@@ -38,19 +36,6 @@ def running(period: Period, zone: tzinfo, now: float) -> Running:
             return Running(f"{today:%Y-%m}", _begins(following, zone, now))
         case "total":
             return Running("total", 0.0)
-
-
-def zone(name: str) -> tzinfo | Reason:
-    """The time zone called `name` (`Europe/Istanbul`), or why there is none."""
-    if name == "UTC":
-        return UTC
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return Reason(
-            "bad_time_zone",
-            f"a time zone is called like Europe/Istanbul or UTC, and there is none called {name[:80]!r}",
-        )
 
 
 def _begins(day: date, zone: tzinfo, now: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.wire.reason import Reason
-from tenancy.core import periods
+from llmgw.zones import zone
 
 BANDS = ("interactive", "normal", "batch")
 LONGEST_KEY_DAYS = 36_500
@@ -105,7 +105,7 @@ def _zone(value: Any) -> str | Reason:
     """Empty: the cluster's."""
     if not isinstance(value, str):
         return Reason("bad_time_zone", f"a time zone is called like Europe/Istanbul, and not {value!r}")
-    found = periods.zone(value.strip()) if value.strip() else None
+    found = zone(value.strip()) if value.strip() else None
     return found if isinstance(found, Reason) else value.strip()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 from django.db import IntegrityError, transaction
 
 from agent.wire.reason import Reason
@@ -39,6 +40,7 @@ def in_force() -> core.ClusterSettings:
 
 def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> SettingsRevision:
     """The document as a new revision; `Conflict` when `base` is no longer the newest, `Invalid` when it is bad."""
+    document = msgspec.to_builtins(document)  # YAML makes dates of dates, and a row holds JSON
     try:
         settings = core.read(document)
     except core.BadSettings as e:

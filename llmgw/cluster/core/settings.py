@@ -5,13 +5,16 @@ A document holds only what differs from the defaults; `read` checks it whole and
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal
 
 import msgspec
+
+from agent.wire.reason import Reason
+from llmgw.price import Price
+from llmgw.zones import zone
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Pause = Annotated[float, msgspec.Meta(ge=0.1)]
@@ -173,8 +176,8 @@ def read(document: dict[str, Any]) -> ClusterSettings:
         found = msgspec.convert(document, ClusterSettings)
     except msgspec.ValidationError as e:
         raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
-    if not _is_zone(found.time_zone):
-        raise BadSettings(f"time_zone is called like Europe/Istanbul or UTC, and not {found.time_zone[:80]!r}")
+    if isinstance(bad := zone(found.time_zone), Reason):
+        raise BadSettings(f"time_zone: {bad.sentence}")
     slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
     if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:
         raise BadSettings(
@@ -182,6 +185,12 @@ def read(document: dict[str, Any]) -> ClusterSettings:
             f"{found.fleet.node_lost_s:g}, and must be at least {2 * slowest + _WRITTEN_S:g}"
         )
     return found
+
+
+def default_price(settings: ClusterSettings) -> Price:
+    """Of a model without a price of its own."""
+    said = settings.limits.default_price
+    return Price(said.prompt_per_1k, said.completion_per_1k, said.cached_per_1k, said.per_image, said.per_mesh)
 
 
 def get(document: dict[str, Any], path: str) -> Any:
@@ -211,14 +220,6 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         place[names[-1]] = value
     read(changed)
     return changed
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 def _heartbeats(settings: ClusterSettings) -> Iterator[float | None]:
