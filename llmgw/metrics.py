@@ -196,11 +196,46 @@ REDIS_UP = Metric(
     "exporter",
 )
 
+LEDGER_REFUSED = Metric(
+    "llmgw_ledger_refused_total",
+    "counter",
+    "Requests refused by the limit that they met: requests, tokens, concurrent, budget; away: nobody could say.",
+    ("limit",),
+)
+LEDGER_LOCAL = Metric(
+    "llmgw_ledger_local_total", "counter", "Requests that edges admitted by themselves while the ledger was away."
+)
+LEDGER_HELD = Metric("llmgw_ledger_reservations", "gauge", "Reservations that are held now.")
+LEDGER_SECONDS = Metric(
+    "llmgw_ledger_seconds", "histogram", "From a batch of the ledger's operations to its answer.", (), _TOKEN
+)
+LEDGER_AWAY = Metric("llmgw_ledger_away", "gauge", "Edges that do not reach the ledger.")
+TENANT_REQUESTS = Metric(
+    "llmgw_tenant_requests_total",
+    "counter",
+    "Requests of a project, by how they ended.",
+    ("organisation", "team", "project", "outcome"),
+)
+TENANT_TOKENS = Metric(
+    "llmgw_tenant_tokens_total",
+    "counter",
+    "Tokens of a project, by kind: prompt, completion, cached.",
+    ("organisation", "team", "project", "kind"),
+)
+TENANT_COST = Metric(
+    "llmgw_tenant_cost_total",
+    "counter",
+    "What a project's requests cost, in the currency's unit.",
+    ("organisation", "team", "project"),
+)
+
 ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
     TAGGED_TOKENS, IN_FLIGHT, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
     CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
+    LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,
+    TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
     SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}

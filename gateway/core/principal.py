@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.core.errors import GatewayError, NotAllowed, WrongKey
-from gateway.core.snapshot import KeyEntry, Scope, Tenancy
+from gateway.core.snapshot import KeyEntry, LevelLimits, Scope, Tenancy
 from llmgw.fold import fold
 from llmgw.keys import CHAT_PREFIX, key_hash, verify_chat
 
@@ -18,6 +18,8 @@ class Principal:
     key: str = ""
     person: str = ""
     allow: tuple[str, ...] | None = None
+    limits: LevelLimits | None = None
+    """The key's own, or those of a person who chats; those of its project's levels are the scope's."""
 
     def may_use(self, model: str) -> bool:
         """Allowlists are published folded."""
@@ -54,7 +56,7 @@ def of_key(entry: KeyEntry | None, tenancy: Tenancy, now: float, token: str = ""
         raise _wrong(token)
     if entry.expires_at is not None and entry.expires_at <= now:
         raise WrongKey("this API key has expired: create a new one on the account page")
-    return Principal(scope, entry.id, entry.person or "", entry.allow)
+    return Principal(scope, entry.id, entry.person or "", entry.allow, entry.limits)
 
 
 def check_model(principal: Principal, model: str) -> GatewayError | None:
@@ -71,7 +73,8 @@ def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:
     scope = tenancy.projects.get(found.project)
     if scope is None or found.person not in tenancy.people:
         raise WrongKey("this account or its project is no longer active")
-    return Principal(scope, "", found.person)
+    own = LevelLimits("person", found.person, tenancy.chat_limits) if tenancy.chat_limits else None
+    return Principal(scope, "", found.person, limits=own)
 
 
 def _wrong(token: str) -> WrongKey:

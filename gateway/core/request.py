@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core import roles
+from gateway.core import prompts, roles
 from gateway.core.errors import BadRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
@@ -44,6 +44,8 @@ class Request:
     """The value of `metadata` as it came: tags, which are not the engine's."""
     no_tools: bool = False
     """`tool_choice` is "none": engines that show the tools all the same get their call back as text."""
+    prompt_tokens: int = 0
+    """An estimate, rather too high than too low (`prompts`)."""
 
 
 class _Options(msgspec.Struct):
@@ -58,6 +60,7 @@ class _Message(msgspec.Struct):
 
 class _Part(msgspec.Struct):
     type: str = ""
+    text: msgspec.Raw = _ABSENT
 
 
 class _Body(msgspec.Struct):
@@ -74,6 +77,7 @@ class _Body(msgspec.Struct):
 class _Chat(_Body):
     messages: list[_Message] | None = None
     tool_choice: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
 
 
 class _UsualMessage(msgspec.Struct):
@@ -86,6 +90,7 @@ class _UsualChat(_Body):
 
     messages: list[_UsualMessage] | None = None
     tool_choice: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
 
 
 class _Completions(_Body):
@@ -129,10 +134,17 @@ def read(endpoint: str, body: bytes) -> Request:
         no_tools = bytes(found.tool_choice) == b'"none"'
         images = _check_messages(found.messages) if usual is None else _has_images(usual)
         developer = any(message.role == roles.DEVELOPER for message in found.messages)
-    elif endpoint == COMPLETIONS and bytes(found.prompt) in _NOTHING:
-        raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
-    elif endpoint == EMBEDDINGS and bytes(found.input) in _NOTHING:
-        raise BadRequest("the request must have an input", code="missing_parameter", param="input")
+        tokens = prompts.chat([m.content for m in found.messages], found.tools)
+    elif endpoint == COMPLETIONS:
+        prompt = bytes(found.prompt)
+        if prompt in _NOTHING:
+            raise BadRequest("the request must have a prompt", code="missing_parameter", param="prompt")
+        tokens = prompts.plain(prompt)
+    else:
+        given_input = bytes(found.input)
+        if given_input in _NOTHING:
+            raise BadRequest("the request must have an input", code="missing_parameter", param="input")
+        tokens = prompts.plain(given_input)
     options = found.stream_options
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
@@ -141,14 +153,13 @@ def read(endpoint: str, body: bytes) -> Request:
     stream = bool(found.stream) and endpoint != EMBEDDINGS
     choices = found.n or 1
     if endpoint == COMPLETIONS:
-        choices *= _prompts(bytes(found.prompt))
+        choices *= _prompts(prompt)
     user = bytes(found.user)
     user = b"" if user in _NOTHING else user
     metadata = bytes(found.metadata)
     metadata = b"" if metadata in _NOTHING else metadata
-    return Request(
-        endpoint, found.model, stream, wants, given, most, images, choices, each, developer, user, metadata, no_tools
-    )
+    said = (developer, user, metadata, no_tools, tokens)
+    return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, *said)
 
 
 def _prompts(prompt: bytes) -> int:
@@ -159,18 +170,21 @@ def _prompts(prompt: bytes) -> int:
     return max(1, len(found)) if found and bytes(found[0])[:1] in (b'"', b"[") else 1
 
 
-def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bool = False) -> bytes:
+def outgoing(
+    body: bytes, request: Request, engine_name: str, developer_role: bool = False, most: int | None = None
+) -> bytes:
     """What the engine gets: the body as it came, but for the model's name where an alias was used, with
-    `stream_options.include_usage` on for a stream (its other keys kept), and with one leading system message for
+    `stream_options.include_usage` on for a stream (its other keys kept), with one leading system message for
     instructions in the role `developer`, unless the model takes that (`developer_role`), without its tools where none
-    may be called, and without `metadata`."""
+    may be called, without `metadata`, and with `max_tokens` where `most` bounds it."""
     usage = request.stream and not request.wants_usage
-    instructions = request.developer and not developer_role
-    if engine_name == request.asked and not (instructions or request.no_tools or request.metadata):
+    odd = (request.developer and not developer_role) or request.no_tools or request.metadata
+    if engine_name == request.asked and not odd and (most is None or request.max_tokens is None):
+        more = b"" if most is None else b',"max_tokens":%d}' % most
         if not usage:
-            return body
+            return body.rstrip()[:-1] + more if more else body
         if not request.options_given:
-            return body.rstrip()[:-1] + _USAGE
+            return body.rstrip()[:-1] + more[:-1] + _USAGE
     fields: dict[str, Any] = _object.decode(body)
     if engine_name != request.asked:
         fields["model"] = engine_name
@@ -178,7 +192,10 @@ def outgoing(body: bytes, request: Request, engine_name: str, developer_role: bo
     if request.no_tools:
         for name in _TOOLS:
             fields.pop(name, None)
-    if instructions:
+    if most is not None:
+        fields.pop("max_completion_tokens", None)
+        fields["max_tokens"] = most
+    if request.developer and not developer_role:
         fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))
     if usage:
         options = msgspec.json.decode(fields.get("stream_options") or b"null")

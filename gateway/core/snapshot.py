@@ -220,6 +220,14 @@ class Policies:
     default_price: Price = field(default_factory=Price)
     """Of a model that has none of its own."""
     cache: CachePolicy = field(default_factory=CachePolicy)
+    unnamed_tokens: int = 4096
+    """What an answer may have, where the client names no max_tokens, in what is reserved for it."""
+    ledger_away: str = "allow"
+    """allow | refuse: what happens to limited requests while the ledger cannot be asked."""
+    ledger_away_s: float = 30.0
+    """How long an edge admits by itself then."""
+    window_s: float = 60.0
+    """What a minute is, for limits: tests cannot wait for one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from gateway.edge.client import Client, ClientLeft
 from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
+from gateway.edge.ledger.ledger import Ledger
+from gateway.edge.ledger.till import Till
 from gateway.edge.passthrough import Passthrough
 from gateway.edge.replicas import Fleet
 from gateway.edge.reuse import Answers
@@ -49,6 +51,8 @@ class Edge:
         self.metrics = EdgeFigures()
         self.tracing = tracing.configured(machine, edge_id)
         self.answers = Answers(self.metrics, self._reuse_of)
+        self.ledger = Ledger(machine.redis_url, edge_id, self.metrics.figures)
+        self.till = Till(self.ledger, self.metrics.figures, lambda: self.others.edges)
         self.passthrough = Passthrough(machine)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # from `start`
         self._redis = redis.Redis.from_url(machine.redis_url, socket_connect_timeout=2, health_check_interval=10)
@@ -61,12 +65,13 @@ class Edge:
         self.loop = asyncio.get_running_loop()
         self.spool.schedule_with(self.loop.call_soon)
         self.snapshots.load_from_disk()
-        runs = (self.snapshots.run(), self._each_second(), EngineMetrics(self.fleet).run())
+        runs = (self.snapshots.run(), self.ledger.run(), self._each_second(), EngineMetrics(self.fleet).run())
         self._tasks = [self.loop.create_task(run) for run in runs]
         for task in self._tasks:
             task.add_done_callback(_fatal)
 
     async def stop(self) -> None:
+        await self.ledger.close()
         for task in self._tasks:
             task.remove_done_callback(_fatal)
             task.cancel()

@@ -18,6 +18,7 @@ from gateway.core.trace import lines
 from gateway.edge import relay, reuse
 from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
+from gateway.edge.ledger.till import Hold
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
 from gateway.edge.tally import Tally
@@ -43,6 +44,10 @@ class Exchange:
         self.who: principal.Principal | None = None
         self.request: requests.Request | None = None
         self.entry: ModelEntry | None = None
+        """The model that answers."""
+        self.asked_model = ""
+        """The one that was asked for, by its name."""
+        self.hold: Hold | None = None
         self.raw = b""
         self.tags: dict[str, str] = {}
         self.intended = False
@@ -106,12 +111,17 @@ class Exchange:
         if self.trace:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
-        self.headers.append((b"x-llmgw-served-model", entry.name.encode()))
         self.look = edge.answers.look(self)
+        held = self.look is not None and self.look.held()
+        if not held:
+            self._admit(entry)
+        self.hold = await self._reserve(self.who, self.request, entry, free=held)
+        self.entry = entry = self.hold.entry
+        self.headers += [*self.hold.headers, (b"x-llmgw-served-model", entry.name.encode())]
         if self.look is not None and await self.look.answered():
             return
-        self._admit(entry)
-        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role)
+        most = self.hold.max_tokens
+        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role, most)
         try:
             edge.spool.intend(self._intent())
         except SpoolFull as e:
@@ -133,6 +143,7 @@ class Exchange:
             raise errors.UnknownModel(f"there is no model '{request.asked[:120]}' here: see /v1/models", param="model")
         assert self.who is not None
         self.entry = entry
+        self.asked_model = entry.name
         refusal = principal.check_model(self.who, entry.name)
         if refusal is not None:
             raise refusal
@@ -148,10 +159,21 @@ class Exchange:
         return entry
 
     def _admit(self, entry: ModelEntry) -> None:
-        """May it be dispatched now? The one place before dispatch: limits and budgets of the scope and the key
-        (`who.scope.limits`) are reserved here."""
+        """May it be dispatched now? Asked before anything is reserved for it."""
         if not self.edge.fleet.of(entry.name):
             raise self._unavailable(entry, None)
+
+    async def _reserve(
+        self, who: principal.Principal, request: requests.Request, entry: ModelEntry, free: bool
+    ) -> Hold:
+        """What it may use at the most is held at every level, or it is refused. `free`: it needs no engine, and counts
+        as a request only."""
+        edge, name = self.edge, who.scope.when_spent
+        cheaper = edge.model(name) if name else None
+        if cheaper is not None and (cheaper is entry or self.endpoint not in cheaper.kinds):
+            cheaper = None
+        policies = edge.snapshots.current.policies
+        return await edge.till.reserve(self.id, self.at, who, request, entry, policies, cheaper, free)
 
     def _unavailable(self, entry: ModelEntry, why: Reason | None) -> errors.Unavailable:
         code = _CODES.get(entry.state, "no_capacity")
@@ -309,7 +331,7 @@ class Exchange:
             id=self.id,
             at=self.at,
             endpoint=self.endpoint,
-            model=self.entry.name if self.entry is not None else "",
+            model=self.asked_model,
             asked=request.asked[:120] if request is not None else "",
             stream=request.stream if request is not None else False,
             organisation=scope.organisation,
@@ -332,6 +354,7 @@ class Exchange:
         counts, estimated = self._counts(outcome)
         model = self.entry.name if self.entry is not None else ""
         project = self.who.scope.project if self.who is not None else ""
+        cost = self._cost(outcome, counts)
         self.edge.metrics.settled(model, self.endpoint, outcome, duration_s, self.tally, counts, project)
         if self.tags:
             labels = self.edge.snapshots.current.policies.tag_labels
@@ -341,6 +364,7 @@ class Exchange:
             self.edge.metrics.reused(self.look)
         if self.who is None:
             return
+        self.edge.metrics.tenant(self.who.scope, outcome, counts, cost)
         if not self.intended:
             try:
                 self.edge.spool.intend(self._intent())
@@ -364,10 +388,19 @@ class Exchange:
             code=code[:60],
             route=self.route,
             cache=self.look.result if self.look is not None else "",
+            served=model if model != self.asked_model else "",
+            cost=cost,
         )
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:
             self.edge.tracing.send(self.trace, self._intent(), settlement, self.raw, self.began)
+
+    def _cost(self, outcome: str, counts: usage.Usage) -> int | None:
+        """What was held is let go, what was used stays. An answer that failed before it had content costs nothing."""
+        if self.hold is None:
+            return None
+        charged = outcome in ("ok", "client_left") or self.tally.content_sent
+        return self.edge.till.settle(self.hold, self.request, counts, charged, self._known())
 
     def _counts(self, outcome: str) -> tuple[usage.Usage, bool]:
         """The engine's counts; ours, marked, where it worked and could not say."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.core.retry import Failure
+from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
 from gateway.edge.replicas import Replica
 from gateway.edge.tally import Tally
@@ -85,6 +86,15 @@ class EdgeFigures:
                 if count:
                     self.figures.add(metrics.TAGGED_TOKENS, (tag, value, direction), count)
 
+    def tenant(self, scope: Scope, outcome: str, counts: Usage, cost: int | None) -> None:
+        figures, whose = self.figures, (scope.organisation, scope.team, scope.project)
+        figures.add(metrics.TENANT_REQUESTS, (*whose, outcome))
+        for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
+            if count:
+                figures.add(metrics.TENANT_TOKENS, (*whose, kind), count)
+        if cost:
+            figures.add(metrics.TENANT_COST, whose, cost / NANO)
+
     def gauge(self, edge: Edge) -> None:
         """Once a second: what is true now."""
         put = self.figures.put
@@ -115,5 +125,7 @@ class EdgeFigures:
         put(metrics.SNAPSHOT_AGE, None if reached is None else max(0.0, now - reached))
         put(metrics.CACHE_BYTES, edge.answers.store.bytes)
         put(metrics.CACHE_ENTRIES, len(edge.answers.store))
+        put(metrics.LEDGER_HELD, len(edge.ledger.live))
+        put(metrics.LEDGER_AWAY, 1.0 if edge.ledger.away_since is not None else 0.0)
         put(metrics.SPOOL_WAITING, edge.spool.waiting)
         put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)

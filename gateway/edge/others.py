@@ -27,9 +27,14 @@ _decoder = msgspec.json.Decoder(_Word)
 class Others:
     def __init__(self, edge_id: str, fleet: Fleet) -> None:
         self.id, self._fleet = edge_id, fleet
-        self._number = 0
+        self._number = self._alive = 0
         self._heard: dict[bytes, tuple[int, float]] = {}
         """Edge → the last number, and our time when it came."""
+
+    @property
+    def edges(self) -> int:
+        """How many there are, as last heard; this one too."""
+        return 1 + self._alive
 
     def mine(self) -> bytes:
         """This edge's word."""
@@ -40,6 +45,7 @@ class Others:
         """Take up what all edges say; returns the fields of those that are long gone. `now` is monotonic."""
         total: dict[str, int] = {}
         gone: list[bytes] = []
+        alive = 0
         for edge, word in words.items():
             if edge == self.id.encode():
                 continue
@@ -54,9 +60,11 @@ class Others:
             if now - since > FORGET_S:
                 gone.append(edge)
             elif now - since <= STILL_S:
+                alive += 1
                 for name, count in said.in_flight.items():
                     total[name] = total.get(name, 0) + count
         self._heard = {edge: seen for edge, seen in self._heard.items() if edge in words}
+        self._alive = alive
         self._share(total)
         return gone
 

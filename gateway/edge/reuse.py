@@ -77,6 +77,7 @@ class Look:
         self._answers, self._exchange, self._reuse, self.asked = answers, exchange, reuse, asked
         self.result = rules.BYPASS if asked is None else rules.MISS
         self.saved: Entry | None = None
+        self._held: Entry | None = None
         if asked is not None:
             times = STREAM_TIMES if exchange.request is not None and exchange.request.stream else 1
             exchange.capture = Capture(answers.policy.max_entry_bytes * times)
@@ -102,15 +103,17 @@ class Look:
         known = known or self._exchange.edge.snapshots.current.policies.default_price
         return prompt + completion, known.of(prompt, completion, counted.cached or 0)
 
+    def held(self) -> bool:
+        """Whether the answer is held: the request then needs no engine, no tokens and no money."""
+        if self.asked is not None:
+            self._held = self._answers.store.get(self.asked.key, self._reuse, time.time())
+        return self._held is not None
+
     async def answered(self) -> bool:
         """Whether the client has its answer, from what is held."""
-        if self.asked is None:
+        if self._held is None:
             return False
-        now = time.time()
-        entry = self._answers.store.get(self.asked.key, self._reuse, now)
-        if entry is None:
-            return False
-        await self._tell(entry, now, rules.HIT)
+        await self._tell(self._held, time.time(), rules.HIT)
         return True
 
     async def _tell(self, entry: Entry, now: float, result: str) -> None:

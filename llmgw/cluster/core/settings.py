@@ -40,6 +40,9 @@ class GatewaySettings:
     max_body_bytes: AtLeastOne = 32 * 1024 * 1024
     retries: Count = 2
     route_by: Literal["predicted", "least_load", "prefix", "round_robin"] = "predicted"
+    unnamed_tokens: AtLeastOne = 4096
+    ledger_away: Literal["allow", "refuse"] = "allow"
+    ledger_away_s: Seconds = 30.0
 
 
 @dataclass(frozen=True, slots=True)
