@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from gateway.core import chunk, sse, usage
+from gateway.core.mould import Mould
 from gateway.core.retry import Failure, Kind
 
 DONE = b"data: [DONE]\n\n"
@@ -54,6 +55,7 @@ class Sieve:
         "done",
         "events",
         "finished",
+        "mould",
         "owed",
         "twins",
         "usage",
@@ -63,6 +65,8 @@ class Sieve:
         self._wants_usage, self._each_usage, self._choices = wants_usage, each_usage, choices
         self._marks = (_ENDED, _COUNTS if wants_usage else _ANY_USAGE)
         self._ended: set[int] = set()
+        self.mould = Mould()
+        """Of the last event that was looked at: what it casts need not come here."""
         self.finished = False
         """Every choice has its `finish_reason`."""
         self.owed = b""
@@ -79,6 +83,7 @@ class Sieve:
 
     def sift(self, block: bytes) -> bytes:
         """`block` without what must not reach the client; raises `Broken` at an error."""
+        came = block
         if not self._wants_usage and usage.MARK in block:
             for null, nothing in _NULLS:
                 block = block.replace(null, nothing)
@@ -88,7 +93,10 @@ class Sieve:
             block = self._each(sse.split(block))
             self.events = block.count(b"\n\n")
             return block
-        return self._marked(block, odd)
+        left = self._marked(block, odd)
+        if left is block and self.events == 1:
+            self.mould.take(came, left)
+        return left
 
     def _marked(self, block: bytes, odd: int) -> bytes:
         kept: list[bytes] = []

@@ -32,25 +32,26 @@ class Event:
 class Reader:
     """Feeds on reads, returns the whole events among them, and keeps the rest for the next read."""
 
-    __slots__ = ("_limit", "_pieces", "_size", "_tail")
+    __slots__ = ("_limit", "_size", "_tail", "kept")
 
     def __init__(self, limit: int = MOST_BYTES) -> None:
-        self._pieces: list[bytes] = []
         self._size = 0
         self._tail = b""
+        self.kept: list[bytes] = []
+        """The pieces of an event whose end has not come."""
         self._limit = limit
 
     def feed(self, data: bytes) -> bytes:
         """The bytes of all events that are now whole, empty when there are none; raises `TooLong`."""
-        if not self._pieces and data.endswith(b"\n\n"):
+        if not self.kept and data.endswith(b"\n\n"):
             return data
         window = self._tail + data
         cut = max([at + len(end) for end in _ENDS if (at := window.rfind(end)) >= 0], default=0) - len(self._tail)
         if cut <= 0:
             self._keep(data)
             return b""
-        whole = b"".join([*self._pieces, data[:cut]]) if self._pieces else data[:cut]
-        self._pieces, self._size, self._tail = [], 0, b""
+        whole = b"".join([*self.kept, data[:cut]]) if self.kept else data[:cut]
+        self.kept, self._size, self._tail = [], 0, b""
         if cut < len(data):
             self._keep(data[cut:])
         return whole
@@ -58,13 +59,13 @@ class Reader:
     @property
     def rest(self) -> bytes:
         """What is left of an event whose end has not come."""
-        return b"".join(self._pieces)
+        return b"".join(self.kept)
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._limit:
             raise TooLong(f"one event of the stream is longer than {self._limit} bytes")
-        self._pieces.append(data)
+        self.kept.append(data)
         self._tail = (self._tail + data)[-3:]
 
 

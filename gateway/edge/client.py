@@ -87,6 +87,10 @@ class Client(ABC):
     async def send(self, data: bytes) -> None:
         """A piece of an opened answer; waits while the client does not take it."""
 
+    def push(self, data: bytes) -> bool:
+        """`send` at once; False, and nothing is sent, where that is to be waited for."""
+        return False
+
     @abstractmethod
     async def close(self, data: bytes = b"") -> None:
         """The last piece."""

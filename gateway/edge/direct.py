@@ -29,12 +29,14 @@ class DirectClient(Client):
         "_chunked",
         "_complete",
         "_expects",
+        "_flow",
         "_late",
         "_pieces",
         "_protocol",
         "_room",
         "_size",
         "_task",
+        "_transport",
         "_waiter",
         "_waits_since",
         "disconnected",
@@ -48,7 +50,8 @@ class DirectClient(Client):
         self, protocol: EdgeProtocol, endpoint: str, path: str, headers: Headers, version: str, keep_alive: bool
     ) -> None:
         super().__init__("POST", path, headers)
-        self._protocol, self.endpoint = protocol, endpoint
+        self._protocol, self._flow, self._transport = protocol, protocol.flow, protocol.transport
+        self.endpoint = endpoint
         self._chunked = version != "1.0"
         self._expects = protocol.expect_100_continue
         self.keep_alive = keep_alive and self._chunked
@@ -164,10 +167,15 @@ class DirectClient(Client):
         self._write([self._head(status, headers, end)])
 
     async def send(self, data: bytes) -> None:
-        if self._protocol.flow.write_paused:
+        while not self.push(data):
             await self._protocol.flow.drain()
-        if data:
-            self._write([b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data])
+
+    def push(self, data: bytes) -> bool:
+        if self._flow.write_paused:
+            return False
+        if data and not self.disconnected:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        return True
 
     async def close(self, data: bytes = b"") -> None:
         await self.send(data)

@@ -1,7 +1,8 @@
 """A streamed answer to the client: blocks of whole events as they come.
 
 Nothing reaches the client before there is content (or a long silence opens the stream), so that until then a
-failed attempt can be made again.
+failed attempt can be made again. From then on each piece goes from the engine's socket to the client's within the
+read that brought it; the task wakes for the end, for a client that does not keep up, and for what is amiss.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ class Stream:
 
     __slots__ = (
         "_capture",
+        "_cast",
         "_exchange",
         "_held",
         "_inflate",
+        "_push",
         "_reader",
+        "_ready",
         "_sieve",
         "_tally",
         "_waits",
@@ -41,48 +45,88 @@ class Stream:
         self._tally = exchange.tally
         self._capture = exchange.capture
         self._held: list[bytes] = []
+        self._ready = b""
+        self._push = exchange.client.push
         request = exchange.request
         assert request is not None
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
+        self._cast = self._sieve.mould.cast
         self._tally.finished = False
 
     async def run(self) -> Failure | None:
-        client, reader, tally, waits = self._exchange.client, self._reader, self._tally, self._waits
-        read, deadline = waits.connection.read, waits.deadline()
         try:
-            while True:
-                data = await read(deadline)
-                if data is None:
-                    if (failure := await waits.late()) is not None:
-                        return await self._close(b"") if tally.finished else failure
-                    deadline = waits.deadline()
-                    continue
-                if not data:
-                    return await self._end()
-                block = reader.feed(self._inflate(data) if self._inflate is not None else data)
-                if not block:
-                    deadline = waits.heard()
-                    continue
-                if not tally.content_sent:
-                    block = await self._until_content(block)
-                else:
-                    block = self._sift(block)
-                    tally.events += self._sieve.events
-                if self._sieve.done:
-                    return await self._close(block)
-                deadline = waits.heard()
-                if block:
-                    if self._capture is not None:
-                        self._capture.add(block)
-                    await client.send(block)
+            failure = await self._begin()
+            return failure if failure is not None else await self._pass_on()
         except UpstreamError as e:
             return await self._cut(str(e), e)
         except Broken as e:
-            if e.before and tally.content_sent:
-                await client.send(e.before)
+            if e.before and self._tally.content_sent:
+                await self._exchange.client.send(e.before)
             return e.failure
         except (sse.TooLong, zlib.error) as e:
             return Failure(Kind.BAD_ANSWER, f"the engine's stream cannot be passed on: {e}")
+
+    async def _begin(self) -> Failure | None:
+        """Until the first content is in `_ready`, or the stream ended without any."""
+        waits, tally = self._waits, self._tally
+        deadline = waits.deadline()
+        while not tally.content_sent:
+            data = await waits.connection.read(deadline)
+            if data is None:
+                if (failure := await waits.late()) is not None:
+                    return failure
+                deadline = waits.deadline()
+                continue
+            if not data:
+                break
+            block = self._reader.feed(self._inflate(data) if self._inflate is not None else data)
+            if block:
+                self._ready = await self._until_content(block)
+            deadline = waits.heard()
+        return None
+
+    async def _pass_on(self) -> Failure | None:
+        waits, connection, deadline = self._waits, self._waits.connection, self._waits.deadline()
+        while True:
+            ready, self._ready = self._ready, b""
+            if self._sieve.done:
+                return await self._close(ready)
+            if ready:
+                if self._capture is not None:
+                    self._capture.add(ready)
+                await self._exchange.client.send(ready)
+            if connection.ended:
+                return await self._end()
+            if await connection.pour(self._take, deadline):
+                deadline = waits.heard()
+            elif connection.poured_at:
+                deadline = waits.heard(connection.poured_at)
+            elif (failure := await waits.late()) is not None:
+                return await self._close(b"") if self._tally.finished else failure
+            else:
+                deadline = waits.deadline()
+
+    def _take(self, data: bytes) -> bool:
+        """A piece of the body, to the client at once. False where the task must wake: what is left to be sent lies in
+        `_ready`."""
+        if self._inflate is not None:
+            data = self._inflate(data)
+        tally, reader, sieve = self._tally, self._reader, self._sieve
+        finished = sieve.finished
+        if not reader.kept and (block := self._cast(data)) is not None:
+            tally.events += 1
+        else:
+            block = reader.feed(data)
+            if not block:
+                return True
+            block = self._sift(block)
+            tally.events += sieve.events
+        if sieve.done or not self._push(block):
+            self._ready = block
+            return False
+        if self._capture is not None:
+            self._capture.add(block)
+        return sieve.finished == finished  # what may still follow has a limit of its own
 
     async def _until_content(self, block: bytes) -> bytes:
         """Hold events until one has content; then open the answer and let go of all of them."""

@@ -1,12 +1,14 @@
 """A small HTTP/1.1 client: one asyncio protocol over httptools, kept connections, reads coalesced, back-pressure.
 
 Measured against the general clients it costs a fraction of a request's CPU (docs/performance.md). One exchange at a
-time on a connection; every wait has a deadline, so no timer is made for a chunk.
+time on a connection; every wait has a deadline, so no timer is made for a chunk; and what is only to be passed on is
+handed over within the read itself (`pour`), so that no task wakes for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -38,9 +40,9 @@ class Connection(asyncio.Protocol):
     """Send one request, read one answer, give it back to its pool."""
 
     __slots__ = (
+        "_between",
         "_broken",
         "_buffer",
-        "_closed",
         "_deadline",
         "_expired",
         "_framed",
@@ -54,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_pool",
         "_size",
+        "_take",
         "_timer",
         "_transport",
         "_used",
@@ -64,6 +67,7 @@ class Connection(asyncio.Protocol):
         "got_head",
         "headers",
         "idle_since",
+        "poured_at",
         "sending",
         "status",
     )
@@ -78,8 +82,8 @@ class Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._expired = False
         self._used = False
-        self._closed = False
-        self.idle_since = 0.0
+        self._take: Callable[[bytes], bool] | None = None
+        self.idle_since = self.poured_at = 0.0
         self.sending = False
         self._begin(False)
 
@@ -87,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._buffer: list[bytes] = []
         self._size = 0
         self._broken: UpstreamError | None = None
-        self._framed = self._got_byte = self._paused = self._lingering = False
+        self._framed = self._got_byte = self._paused = self._lingering = self._between = False
         self._keep = True
         self._headless = headless
         self._header_bytes = 0
@@ -143,15 +147,7 @@ class Connection(asyncio.Protocol):
         """All of the body that has arrived, b"" at its end; None when the clock passed `deadline`."""
         while True:
             if self._buffer:
-                buffer = self._buffer
-                data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
-                self._buffer = []
-                self._size = 0
-                if self._paused:
-                    self._paused = False
-                    if self._transport is not None:
-                        self._transport.resume_reading()
-                return data
+                return self._taken()
             if self.done:
                 return b""
             if self._broken is not None:
@@ -161,6 +157,42 @@ class Connection(asyncio.Protocol):
             await waiter
             if self._expired:
                 return None
+
+    async def pour(self, take: Callable[[bytes], bool], deadline: float) -> bool:
+        """Hand each piece of the body to `take` the moment it comes, while the caller sleeps: until `take` returns
+        False or raises, or the body ends. False when the clock passed `deadline`, which the caller puts off by
+        `poured_at`, when the last piece came (0: none since)."""
+        self.poured_at = 0.0
+        if self._buffer and not take(self._taken()):
+            return True
+        if self.done:
+            return True
+        if self._broken is not None:
+            raise self._broken
+        self._arm(deadline)
+        self._take = take
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._take = None
+        return not self._expired
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body has been taken."""
+        return self.done and not self._buffer
+
+    def _taken(self) -> bytes:
+        buffer = self._buffer
+        data = buffer[0] if len(buffer) == 1 else b"".join(buffer)
+        self._buffer = []
+        self._size = 0
+        if self._paused:
+            self._paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+        return data
 
     def header(self, name: bytes) -> bytes:
         """The last value of the header `name` (lower case); empty when it is not there."""
@@ -225,9 +257,15 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=65536, low=0)
 
     def data_received(self, data: bytes) -> None:
-        if self.done or self._closed:  # more than one answer, or one to nothing
+        if self.done:  # more than one answer, or one to nothing
             self.abort()
             return
+        if self._between and self._take is not None:
+            size, _, rest = data.partition(b"\r\n")  # one whole chunk, as nearly always: the parser need not see it
+            length = len(rest) - 2
+            if rest[-2:] == b"\r\n" and (size == b"%x" % length or size == b"%X" % length) and length > 0:
+                self._hand(rest[:-2])
+                return
         self._got_byte = True
         if not self.got_head:
             self._header_bytes += len(data)
@@ -241,7 +279,13 @@ class Connection(asyncio.Protocol):
             if self._broken is None:
                 self._broken = UpstreamError("the answer was no HTTP/1.1")
             self.abort()
-        if self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
+        self._between = self._between and data.endswith(b"\n\r\n")  # which no line with a chunk's size does
+        if self._take is not None:
+            if self._buffer:
+                self._hand(self._taken())
+            if self.done or self._broken is not None:
+                self._wake()
+        elif self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
             self._wake()
         if self._lingering and self.done:
             self._lingering = False
@@ -251,6 +295,20 @@ class Connection(asyncio.Protocol):
         if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
+
+    def _hand(self, piece: bytes) -> None:
+        self.poured_at = self._loop.time()
+        assert self._take is not None
+        try:
+            if self._take(piece):
+                return
+            self._take = None
+            self._wake()
+        except Exception as e:
+            self._take = None
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_exception(e)
+            self._waiter = None
 
     def eof_received(self) -> bool:
         return False
@@ -298,9 +356,13 @@ class Connection(asyncio.Protocol):
             self._keep = self._keep and status in (204, 304) and not self._headless
 
     def on_body(self, data: bytes) -> None:
+        self._between = False
         if not self._headless:
             self._buffer.append(data)
             self._size += len(data)
+
+    def on_chunk_complete(self) -> None:
+        self._between = True
 
     def on_message_complete(self) -> None:
         if not self.got_head:  # an interim answer

@@ -64,9 +64,9 @@ class Waits:
             if (failure := await self.late()) is not None:
                 return failure
 
-    def heard(self) -> float:
-        """Something came: the next deadline."""
-        now, tally, policies = self._exchange.loop.time(), self._exchange.tally, self.policies
+    def heard(self, at: float = 0.0) -> float:
+        """Something came, `at` that time of the loop's clock or now: the next deadline."""
+        now, tally, policies = at or self._exchange.loop.time(), self._exchange.tally, self.policies
         idle_s = policies.idle_timeout_s
         if tally.finished and idle_s > AFTER_FINISH_S:
             idle_s = AFTER_FINISH_S

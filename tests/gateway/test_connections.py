@@ -300,3 +300,62 @@ async def test_an_upgrade_that_nobody_asked_for(edge: EdgeProcess, dial: Dial) -
         wire.write(b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await wire.answer())[0] == 400
         wire.leave()
+
+
+FRAMES: dict[str, Callable[[bytes], list[bytes]]] = {
+    "a chunk a read": lambda e: [b"%x\r\n%b\r\n" % (len(e), e)],
+    "capitals": lambda e: [b"%X\r\n%b\r\n" % (len(e), e)],
+    "zeros in front": lambda e: [b"00%x\r\n%b\r\n" % (len(e), e)],
+    "an extension": lambda e: [b"%x;a=b\r\n%b\r\n" % (len(e), e)],
+    "the size alone": lambda e: [b"%x\r\n" % len(e), e, b"\r\n"],
+    "cut anywhere": lambda e: [b"%x\r\n%b" % (len(e), e[:30]), e[30:] + b"\r", b"\n"],
+    "an event in two chunks": lambda e: [b"1e\r\n%b\r\n%x\r\n%b\r\n" % (e[:30], len(e) - 30, e[30:])],
+    "its end in the next read": lambda e: [b"%x\r\n%b\r\n" % (len(e) - 1, e[:-1]), b"1\r\n\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+async def test_chunks_however_they_are_framed(edge: EdgeProcess, dial: Dial, frame: str) -> None:
+    """A read that is one whole chunk goes past the parser, which must not lose its place by that."""
+    texts = ["a", "b c", "ü🌍", "d" * 300, 'a "quote"', "e\\", "\n\n", "f", "5\r\nabcde\r\n", "g"]
+
+    async def script(call: Call) -> None:
+        await call.raw(HEAD)
+        for i, text in enumerate(texts):
+            event = delta(text).encode()
+            pieces = FRAMES[frame](event) if i else [b"%x\r\n%b\r\n" % (len(event), event)]
+            for piece in pieces:
+                await call.raw(piece)
+                await asyncio.sleep(0.003)
+        last = (finish() + usage() + DONE).encode()
+        await call.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+
+    async with engine(script) as upstream:
+        edge.serve(endpoint(upstream.port))
+        client = await dial()
+        for _ in range(2):  # on a kept connection
+            client.write(message(stream=True))
+            status, _, body = await client.answer()
+            assert status == 200
+            assert content(body) == "".join(texts)
+        assert upstream.connections == 1
+
+
+async def test_a_chunk_of_a_wrong_size_is_a_fault(edge: EdgeProcess, dial: Dial) -> None:
+    async def script(call: Call) -> None:
+        await call.raw(HEAD)
+        for text in ("a", "b"):
+            await call.piece(delta(text))
+            await asyncio.sleep(0.01)
+        event = delta("c").encode()
+        await call.raw(b"%x\r\n%b\r\n" % (len(event) - 1, event))
+        await asyncio.sleep(0.01)
+
+    async with engine(script) as upstream:
+        edge.serve(endpoint(upstream.port))
+        client = await dial()
+        client.write(message(stream=True))
+        status, _, body = await client.answer()
+        assert status == 200
+        assert b"no HTTP/1.1" in body
+        assert content(body).startswith("ab")
