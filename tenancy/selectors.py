@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from llmgw.cluster.errors import Invalid, NotFound
 from llmgw.fold import fold
+from tenancy import allowances
 from tenancy.core.keys import PREFIX, SHOWN
 from tenancy.models import Key, Level, Membership, Organisation, Person, Project, Team
 
@@ -163,7 +164,8 @@ def key_row(row: Key) -> dict[str, Any]:
         "project": row.project.path,
         "person": row.person.email if row.person else None,
         "scope": str(row.scope),
-        "allow": row.allow,
+        "limits": allowances.limits(row),
+        **allowances.terms(row),
         "expires_at": row.expires_at,
         "revoked_at": row.revoked_at,
         "last_used_at": row.last_used_at,
@@ -179,7 +181,14 @@ def key_state(row: Key) -> str:
 
 
 def _level_row(row: Level) -> dict[str, Any]:
-    return {"id": row.public_id, "path": row.path, "name": row.name, "allow": row.allow, "created_at": row.created_at}
+    return {
+        "id": row.public_id,
+        "path": row.path,
+        "name": row.name,
+        "limits": allowances.limits(row),
+        **allowances.terms(row),
+        "created_at": row.created_at,
+    }
 
 
 def _living(prefix: str = "") -> Q:

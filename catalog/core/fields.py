@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from agent.wire.reason import Reason
+from llmgw.durations import seconds
 
 T = TypeVar("T")
 GIB = 1024**3
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
 class Fields:
@@ -86,13 +85,13 @@ class Fields:
         value = self.take(key)
         if value is None:
             return default
-        seconds = _seconds(value)
-        if seconds is None:
+        found = seconds(value)
+        if found is None:
             return self._wanted(key, "a duration like 90s, 5m or 1h30m", value, default)
-        if not 0 < seconds <= most:
+        if not 0 < found <= most:
             self.problem(f"{key} must be above 0s and at most {most:g}s, and is {value}")
             return default
-        return seconds
+        return found
 
     def gib(self, key: str) -> int | None:
         """Bytes, of GiB as people write them: 8, 0.5."""
@@ -144,20 +143,6 @@ class Fields:
     def _wanted(self, key: str, what: str, found: Any, default: T, hint: str = "") -> T:
         self.problem(f"{key} must be {what}, and is {_shown(found)}{hint}")
         return default
-
-
-def _seconds(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, (int, float)):
-        return float(value) if math.isfinite(value) else None
-    if not isinstance(value, str):
-        return None
-    match = _DURATION.fullmatch(value.strip())
-    if match is None or not any(match.groups()):
-        return None
-    hours, minutes, seconds = (int(g or 0) for g in match.groups())
-    return float(hours * 3600 + minutes * 60 + seconds)
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -40,23 +41,24 @@ def create(
     scope: str = Key.Scope.INFERENCE,
     days: int | None = None,
     allow: list[str] | None = None,
-    limits: Limits | None = None,
+    limits: dict[str, Any] | None = None,
     band: str = Key.Band.NORMAL,
 ) -> NewKey:
-    """A key of `project` for `person` that lives `days` (None: as long as its levels and the settings allow).
+    """A key of `project` for `person` that lives `days` (None: as long as its levels and the settings allow), with
+    `limits` of its own (figures by their names, the budget as a decimal).
 
     Raises `Invalid` for a bad name, life or limit, a person who may not act any more, or an admin key for anybody but
     an administrator. Whether the actor may do this is asked before, by `tenancy.access`.
     """
     name = names.clean(name)
     life = _life(project, days)
-    limits = limits or Limits()
+    laid, bad_limits = core_limits.laid(Limits(), limits or {})
     terms, bad_terms = core_terms.cleaned("key", {"band": band})
     problems = [
         names.problem("a key", name, separator=False),
         life if isinstance(life, Reason) else None,
         _person_problem(person, scope),
-        *core_limits.problems(limits),
+        *bad_limits,
         *bad_terms,
     ]
     found = tuple(p for p in problems if p is not None)
@@ -72,7 +74,7 @@ def create(
             prefix=made.prefix,
             scope=scope,
             allow=clean_allow(allow),
-            limits=core_limits.stored(limits),
+            limits=core_limits.stored(laid),
             expires_at=life.expires_at,
             **terms,
         )

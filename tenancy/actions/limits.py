@@ -11,15 +11,15 @@ from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Invalid
 from tenancy.core import limits as core
 from tenancy.core import terms as core_terms
-from tenancy.core.limits import Limits
 from tenancy.models import Key, Level
 
 L = TypeVar("L", bound=Level | Key)
 
 
 def change(*, level: L, actor: str, limits: dict[str, Any] | None = None, terms: dict[str, Any] | None = None) -> L:
-    """`limits` (names of `Limits` → figure, None takes it back) and `terms` (names of `tenancy.core.terms`) laid over
-    what `level` says; in force at every edge within two seconds. `Invalid` names everything that is wrong.
+    """`limits` (figures by their names, the budget as a decimal, None takes back) and `terms` (names of
+    `tenancy.core.terms`) laid over what `level` says; in force at every edge within two seconds. `Invalid` names
+    everything that is wrong.
 
     Whether the actor may do this is asked before, by `tenancy.access`.
     """
@@ -27,9 +27,9 @@ def change(*, level: L, actor: str, limits: dict[str, Any] | None = None, terms:
     with transaction.atomic():
         row = type(level)._default_manager.select_for_update().get(pk=level.pk)
         before = _told(row)
-        laid = _laid(row, limits or {})
-        said, problems = core_terms.cleaned(kind, terms or {})
-        problems += core.problems(laid)
+        laid, bad_limits = core.laid(core.from_stored(row.limits), limits or {})
+        said, bad_terms = core_terms.cleaned(kind, terms or {})
+        problems = (*bad_limits, *bad_terms)
         if problems:
             raise Invalid.several(problems)
         row.limits = core.stored(laid)
@@ -44,21 +44,6 @@ def change(*, level: L, actor: str, limits: dict[str, Any] | None = None, terms:
     for name in ("limits", *said):
         setattr(level, name, getattr(row, name))
     return level
-
-
-def _laid(row: Level | Key, changes: dict[str, Any]) -> Limits:
-    """A budget's period is asked for with it, and goes with it."""
-    figures = {**row.limits, **changes}
-    if figures.get("period") is None:
-        figures.pop("period", None)
-    if unknown := set(figures) - set(Limits.__dataclass_fields__):
-        raise Invalid(
-            "bad_limit", f"there is no limit {', '.join(sorted(unknown))}; there are {', '.join(core.FIGURES)}"
-        )
-    found = Limits(**figures)
-    if changes.get("period") and found.budget is None:
-        raise Invalid("no_budget", "a period is a budget's: say the budget too")
-    return found
 
 
 def _told(row: Level | Key) -> dict[str, Any]:

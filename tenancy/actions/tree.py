@@ -29,16 +29,6 @@ def create_project(*, team: Team, name: str, actor: str, allow: list[str] | None
     return _create(Project, "project", name, allow, actor, team=team)
 
 
-def set_allow(*, level: L, allow: list[str] | None, actor: str) -> L:
-    """The model names that may be used at `level` and below; None: whatever the level above allows."""
-    with transaction.atomic():
-        level.allow = clean_allow(allow)
-        level.save(update_fields=["allow"])
-        audit.record(actor=actor, action=f"{level._meta.model_name}.allow", subject=level.path, allow=level.allow)
-        announce("tenancy")
-    return level
-
-
 def delete(*, level: Level, actor: str) -> None:
     """An empty level goes; `Conflict` while anything is below it (revoked keys keep their project)."""
     what, path = str(level._meta.model_name), level.path

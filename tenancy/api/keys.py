@@ -6,10 +6,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenancy import selectors
+from tenancy import allowances, selectors
 from tenancy.actions import keys
 from tenancy.api import serializers as shapes
 from tenancy.api.auth import actor_of
@@ -46,6 +47,17 @@ class Keys(Rows):
         project = selectors.project(asked.pop("project"))
         made = keys.create(project=project, person=person, **asked, actor=actor_of(request))
         return self.answer(made.key, status=201, key=made.secret)
+
+    @extend_schema(request=shapes.KeyChange)
+    def partial_update(self, request: Request, id: str) -> Response:
+        """What the key may use and how much, and who goes first."""
+        return self.changed(request, shapes.KeyChange)
+
+    @extend_schema(request=None, responses=shapes.Allowance)
+    @action(detail=True, methods=["get"])
+    def allowance(self, request: Request, id: str) -> Response:
+        """What it and everything above it say, and what holds."""
+        return Response(shapes.Allowance(allowances.of(self.get_object())).data)
 
     def destroy(self, request: Request, id: str) -> Response:
         """Revoked: refused everywhere within two seconds. The row stays."""

@@ -13,6 +13,8 @@ from rest_framework.serializers import BaseSerializer, Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from llmgw.fold import found_in
+from tenancy.actions import limits
+from tenancy.api.auth import actor_of
 
 
 class Rows(GenericViewSet[Any]):
@@ -39,9 +41,16 @@ class Rows(GenericViewSet[Any]):
         fresh = self.get_queryset().get(pk=found.pk)
         return Response({**self._shape(self.row(fresh)).data, **more}, status=status)
 
-    def asked(self, request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
+    def changed(self, request: Request, shape: type[Serializer[Any]]) -> Response:
+        """The limits and terms that the body names, laid over what the row says."""
+        terms = self.asked(request, shape, partial=True)
+        figures = terms.pop("limits", None)
+        row = limits.change(level=self.get_object(), limits=figures, terms=terms, actor=actor_of(request))
+        return self.answer(row)
+
+    def asked(self, request: Request, shape: type[Serializer[Any]], partial: bool = False) -> dict[str, Any]:
         """The request's body; raises DRF's ValidationError with every problem."""
-        body = shape(data=request.data)
+        body = shape(data=request.data, partial=partial)
         body.is_valid(raise_exception=True)
         fields: dict[str, Any] = body.validated_data
         return fields

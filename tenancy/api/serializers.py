@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from tenancy.core.limits import PERIODS
 from tenancy.models import Key, Membership
 
 
@@ -30,29 +31,79 @@ class Allow(serializers.ListField):
     child = serializers.CharField(max_length=120)
 
 
-class OrganisationRow(serializers.Serializer[Any]):
+class Limits(Asked):
+    """Each binds the sum of everything below; null: nothing is said, 0: nothing is allowed."""
+
+    rpm = serializers.IntegerField(allow_null=True, required=False, help_text="requests in any 60 seconds")
+    tpm = serializers.IntegerField(allow_null=True, required=False, help_text="tokens in any 60 seconds")
+    concurrent = serializers.IntegerField(allow_null=True, required=False, help_text="requests at once")
+    budget = serializers.CharField(allow_null=True, required=False, help_text="a decimal, 250.00")
+    period = serializers.ChoiceField(choices=PERIODS, allow_null=True, required=False, help_text="of the budget")
+
+
+class Reuse(Asked):
+    ttl_s = serializers.FloatField(help_text="how long an answer is given again")
+    any = serializers.BooleanField(default=False, help_text="sampled answers too")
+    similar = serializers.FloatField(allow_null=True, default=None, help_text="questions this alike too (cosine)")
+
+
+class Keep(Asked):
+    hours = serializers.FloatField()
+    sample = serializers.FloatField(default=1.0, help_text="the share of requests that is kept")
+
+
+class Tools(serializers.ListField):
+    """Patterns like jira.*; null: nothing is said."""
+
+    child = serializers.CharField(max_length=120)
+
+
+class LevelTerms(serializers.Serializer[Any]):
+    """What it says itself; what holds is narrowed by everything above (`/{id}/allowance`)."""
+
+    limits = Limits()
+    allow = Allow(allow_null=True)
+    in_cluster = serializers.BooleanField(help_text="nothing of it leaves the cluster")
+    no_store = serializers.BooleanField(help_text="nothing of it is kept")
+    key_ttl_days = serializers.IntegerField(allow_null=True, help_text="the longest life of new keys")
+    tools = Tools(allow_null=True)
+
+
+class ProjectTerms(LevelTerms):
+    weight = serializers.FloatField(help_text="its share against other projects' when requests wait")
+    when_spent = serializers.CharField(allow_blank=True, help_text="the model that answers when a budget is spent")
+    time_zone = serializers.CharField(allow_blank=True, help_text="by whose clock budgets begin; empty: the cluster's")
+    reuse = Reuse(allow_null=True, help_text="answers are given again")
+    keep = Keep(allow_null=True, help_text="requests are kept")
+
+
+class KeyTerms(serializers.Serializer[Any]):
+    limits = Limits()
+    allow = Allow(allow_null=True)
+    tools = Tools(allow_null=True)
+    band = serializers.ChoiceField(choices=Key.Band.choices, help_text="who goes first when requests wait")
+
+
+class OrganisationRow(LevelTerms):
     id = serializers.CharField()
     path = serializers.CharField()
     name = serializers.CharField()
-    allow = Allow(allow_null=True)
     teams = serializers.IntegerField()
     created_at = serializers.DateTimeField()
 
 
-class TeamRow(serializers.Serializer[Any]):
+class TeamRow(LevelTerms):
     id = serializers.CharField()
     path = serializers.CharField(help_text="organisation/team")
     name = serializers.CharField()
-    allow = Allow(allow_null=True)
     projects = serializers.IntegerField()
     created_at = serializers.DateTimeField()
 
 
-class ProjectRow(serializers.Serializer[Any]):
+class ProjectRow(ProjectTerms):
     id = serializers.CharField()
     path = serializers.CharField(help_text="organisation/team/project")
     name = serializers.CharField()
-    allow = Allow(allow_null=True)
     keys = serializers.IntegerField(help_text="live ones")
     created_at = serializers.DateTimeField()
 
@@ -70,8 +121,29 @@ class NewProject(NewOrganisation):
     team = serializers.CharField(help_text="id or organisation/team")
 
 
-class LevelChange(Asked):
-    allow = Allow(allow_null=True)
+class LevelChange(Asked, LevelTerms):
+    """What is named is changed, everything else stays as it is."""
+
+
+class ProjectChange(Asked, ProjectTerms):
+    """What is named is changed, everything else stays as it is."""
+
+
+class KeyChange(Asked, KeyTerms):
+    """What is named is changed, everything else stays as it is."""
+
+
+class AllowanceLevel(serializers.Serializer[Any]):
+    level = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["organisation", "team", "project", "key"])
+    id = serializers.CharField()
+    limits = Limits()
+
+
+class Allowance(serializers.Serializer[Any]):
+    level = serializers.CharField()
+    levels = AllowanceLevel(many=True, help_text="outermost first; each one's limits bind by themselves")
+    in_force = serializers.DictField(help_text="what the levels leave")
 
 
 class MembershipRow(serializers.Serializer[Any]):
@@ -115,7 +187,7 @@ class EndedMembership(Asked):
     level = serializers.CharField(help_text="organisation, organisation/team or organisation/team/project")
 
 
-class KeyRow(serializers.Serializer[Any]):
+class KeyRow(KeyTerms):
     id = serializers.CharField()
     name = serializers.CharField()
     prefix = serializers.CharField(help_text="what its owner recognises it by")
@@ -123,7 +195,6 @@ class KeyRow(serializers.Serializer[Any]):
     project = serializers.CharField()
     person = serializers.EmailField(allow_null=True)
     scope = serializers.ChoiceField(choices=Key.Scope.choices)
-    allow = Allow(allow_null=True)
     expires_at = serializers.DateTimeField(allow_null=True)
     revoked_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
@@ -141,3 +212,5 @@ class NewKey(Asked):
     scope = serializers.ChoiceField(choices=Key.Scope.choices, default=Key.Scope.INFERENCE)
     days = serializers.IntegerField(allow_null=True, default=None, help_text="null: as long as the settings allow")
     allow = Allow(allow_null=True, default=None)
+    limits = Limits(required=False)
+    band = serializers.ChoiceField(choices=Key.Band.choices, default=Key.Band.NORMAL)

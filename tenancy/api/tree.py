@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenancy import selectors
+from tenancy import allowances, selectors
 from tenancy.actions import tree
 from tenancy.api import serializers as shapes
 from tenancy.api.auth import actor_of
@@ -20,9 +21,14 @@ class Levels(Rows):
 
     @extend_schema(request=shapes.LevelChange)
     def partial_update(self, request: Request, id: str) -> Response:
-        """The models that may be used at the level and below."""
-        allow = self.asked(request, shapes.LevelChange)["allow"]
-        return self.answer(tree.set_allow(level=self.get_object(), allow=allow, actor=actor_of(request)))
+        """What may be used at the level and below, how much, and where."""
+        return self.changed(request, shapes.LevelChange)
+
+    @extend_schema(request=None, responses=shapes.Allowance)
+    @action(detail=True, methods=["get"])
+    def allowance(self, request: Request, id: str) -> Response:
+        """What it and everything above it say, and what holds."""
+        return Response(shapes.Allowance(allowances.of(self.get_object())).data)
 
     def destroy(self, request: Request, id: str) -> Response:
         """An empty level goes; 409 while anything is below it."""
@@ -63,6 +69,11 @@ class Projects(Levels):
 
     def row(self, found: Any) -> dict[str, Any]:
         return selectors.project_row(found)
+
+    @extend_schema(request=shapes.ProjectChange)
+    def partial_update(self, request: Request, id: str) -> Response:
+        """What may be used in the project, how much, and where; whether answers are reused and requests kept."""
+        return self.changed(request, shapes.ProjectChange)
 
     @extend_schema(request=shapes.NewProject, responses={201: shapes.ProjectRow})
     def create(self, request: Request) -> Response:

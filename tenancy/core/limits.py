@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from agent.wire.reason import Reason
-from llmgw.money import MOST, written
+from llmgw.money import MOST, amount, written
 
 Period = Literal["day", "week", "month", "total"]
 PERIODS: tuple[Period, ...] = ("day", "week", "month", "total")
@@ -59,7 +59,11 @@ def problems(limits: Limits) -> tuple[Reason, ...]:
     found = []
     for name, what in FIGURES.items():
         figure, most = getattr(limits, name), MOST if name == "budget" else MOST_COUNT
-        if figure is not None and not 0 <= figure <= most:
+        if figure is None:
+            continue
+        if isinstance(figure, bool) or not isinstance(figure, int):
+            found.append(Reason("bad_limit", f"{what} must be a whole number, and {figure!r} was given"))
+        elif not 0 <= figure <= most:
             shown = (written(most), written(figure)) if name == "budget" else (str(most), str(figure))
             found.append(Reason("bad_limit", f"{what} must be between 0 and {shown[0]}, and {shown[1]} was given"))
     if limits.period not in PERIODS:
@@ -69,6 +73,42 @@ def problems(limits: Limits) -> tuple[Reason, ...]:
             )
         )
     return tuple(found)
+
+
+def told(limits: Limits) -> dict[str, Any]:
+    """As commands, the API and pages say them: all of them, None where nothing is said; the budget as a decimal."""
+    budget = limits.budget
+    return {
+        **{name: getattr(limits, name) for name in FIGURES if name != "budget"},
+        "budget": None if budget is None else written(budget),
+        "period": None if budget is None else limits.period,
+    }
+
+
+def laid(limits: Limits, changes: Mapping[str, Any]) -> tuple[Limits, tuple[Reason, ...]]:
+    """`changes` (figures by their names, the budget as a decimal, None takes back) over `limits`, and everything that
+    is wrong. A period is said with its budget or later, and goes with it."""
+    known = {f.name for f in fields(limits)}
+    found = [
+        Reason("bad_limit", f"there is no limit {name}; there are {', '.join(sorted(known))}")
+        for name in sorted(set(changes) - known)
+    ]
+    figures = {name: figure for name, figure in changes.items() if name in known and name != "budget"}
+    if "budget" in changes:
+        budget = None if changes["budget"] is None else amount(str(changes["budget"]))
+        if isinstance(budget, Reason):
+            found.append(budget)
+        else:
+            figures["budget"] = budget
+    period = figures.pop("period", None)
+    after = replace(limits, **figures)
+    if after.budget is None:
+        after = replace(after, period="month")
+        if period is not None and not found:
+            found.append(Reason("no_budget", "a period is a budget's: say the budget too"))
+    elif period is not None:
+        after = replace(after, period=period)
+    return after, (*found, *problems(after))
 
 
 def with_defaults(own: Limits, rpm: int | None, tpm: int | None, tree: Iterable[Limits]) -> Limits:

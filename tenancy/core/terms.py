@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.wire.reason import Reason
 from llmgw.zones import zone
+from tenancy.core.tree import clean_allow
 
 BANDS = ("interactive", "normal", "batch")
 LONGEST_KEY_DAYS = 36_500
@@ -76,6 +77,12 @@ def _days(value: Any) -> int | Reason | None:
     return Reason("bad_key_life", f"a key's longest life is 1 to {LONGEST_KEY_DAYS} days, and not {value!r}")
 
 
+def _allow(value: Any) -> list[str] | Reason | None:
+    if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
+        return Reason("bad_allow", f"an allowlist is a list of models' names, and not {value!r}")
+    return clean_allow(value)
+
+
 def _tools(value: Any) -> list[str] | Reason | None:
     if value is None:
         return None
@@ -132,6 +139,7 @@ def _number(value: Any) -> bool:
 
 
 _LEVEL: dict[str, Checked] = {
+    "allow": _allow,
     "in_cluster": _flag("in_cluster"),
     "no_store": _flag("no_store"),
     "key_ttl_days": _days,
@@ -148,6 +156,6 @@ TERMS: dict[str, dict[str, Checked]] = {
         "reuse": _kept(reuse, '{"ttl_s": 3600, "any": false, "similar": null}'),
         "keep": _kept(keep, '{"hours": 72, "sample": 1.0}'),
     },
-    "key": {"tools": _tools, "band": _band},
+    "key": {"allow": _allow, "tools": _tools, "band": _band},
 }
 _A = {"organisation": "an organisation", "team": "a team", "project": "a project", "key": "a key"}

@@ -73,3 +73,16 @@ def test_a_model_rests_starts_and_goes(api: APIClient) -> None:
 def test_a_body_that_is_no_definition_is_refused(api: APIClient) -> None:
     assert api.post("/api/v1/models", ["x"], format="json").status_code == 422
     assert api.post("/api/v1/models", "{", content_type="application/json").status_code == 400
+
+
+def test_a_price_is_entered_and_never_rewritten(api: APIClient) -> None:
+    made = api.post("/api/v1/models", definition(), format="json").json()
+    assert (made["price"]["own"], made["price"]["prompt_per_1k"]) == (False, 500)
+    address = "/api/v1/models/tiny-2/prices"
+    changed = api.post(address, {"prompt_per_1k": 7, "cached_per_1k": 1, "note": "measured"}, format="json")
+    assert changed.status_code == 201
+    assert (changed.json()["price"]["own"], changed.json()["price"]["prompt_per_1k"]) == (True, 7)
+    assert api.post(address, {"cached_per_1k": None}, format="json").json()["price"]["cached_per_1k"] is None
+    assert [(e["cached_per_1k"], e["note"]) for e in api.get(address).json()] == [(None, ""), (1, "measured")]
+    assert api.post(address, {"prompt_per_1k": -1}, format="json").status_code == 422
+    assert api.post(address, {}, format="json").status_code == 422

@@ -125,3 +125,39 @@ def test_a_list_costs_the_same_number_of_queries_however_long(
         keys.create(project=below, name="k", person=person, actor="test")
     with django_assert_max_num_queries(9):  # type: ignore[operator]
         assert len(api.get(f"/api/v1/{noun}").json()["results"]) >= 6
+
+
+def test_limits_and_terms_of_a_level(api: APIClient) -> None:
+    organisation = api.post("/api/v1/organisations", {"name": "acme"}, format="json").json()
+    address = f"/api/v1/organisations/{organisation['id']}"
+    api.patch(address, {"limits": {"budget": "5000", "rpm": 9}, "no_store": True}, format="json")
+    changed = api.patch(address, {"limits": {"rpm": None, "period": "week"}}, format="json").json()
+    assert changed["limits"] == {"rpm": None, "tpm": None, "concurrent": None, "budget": "5000.00", "period": "week"}
+    assert changed["no_store"] is True
+    team = api.post("/api/v1/teams", {"organisation": "acme", "name": "ml"}, format="json").json()
+    assert api.get(f"/api/v1/teams/{team['id']}/allowance").json()["in_force"]["no_store"] is True
+    project = api.post("/api/v1/projects", {"team": "acme/ml", "name": "train"}, format="json").json()
+    address = f"/api/v1/projects/{project['id']}"
+    body = {"reuse": {"ttl_s": 60}, "keep": {"hours": 1, "sample": 0.5}, "weight": 2, "time_zone": "Asia/Tokyo"}
+    changed = api.patch(address, body, format="json").json()
+    assert changed["reuse"] == {"ttl_s": 60.0, "any": False, "similar": None}
+    assert (changed["weight"], changed["keep"], changed["time_zone"]) == (
+        2.0,
+        {"hours": 1.0, "sample": 0.5},
+        "Asia/Tokyo",
+    )
+    assert api.patch(address, {"reuse": None}, format="json").json()["reuse"] is None
+    assert api.patch(address, {"weight": 0}, format="json").status_code == 422
+    assert api.patch(address, {"limits": {"rps": 1}}, format="json").status_code == 400
+    assert api.patch(address, {"limits": {"budget": "NaN"}}, format="json").status_code == 422
+    assert api.patch(f"/api/v1/teams/{team['id']}", {"weight": 2}, format="json").status_code == 400
+
+
+def test_limits_of_a_key(api: APIClient) -> None:
+    made = api.post("/api/v1/keys", {"name": "k", "limits": {"rpm": 5}, "band": "batch"}, format="json").json()
+    assert (made["limits"]["rpm"], made["band"]) == (5, "batch")
+    address = f"/api/v1/keys/{made['id']}"
+    changed = api.patch(address, {"limits": {"rpm": None, "concurrent": 2}, "allow": ["tiny"]}, format="json").json()
+    assert (changed["limits"]["rpm"], changed["limits"]["concurrent"], changed["allow"]) == (None, 2, ["tiny"])
+    holds = api.get(f"{address}/allowance").json()["in_force"]
+    assert holds["limits"] == {"rpm": 60, "tpm": 200_000, "concurrent": 2, "budget": None, "period": None}

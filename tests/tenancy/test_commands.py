@@ -100,3 +100,71 @@ def test_for_people_the_key_stands_on_a_line_of_its_own(capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("llmgw_")
     assert "not shown again" in lines[-1]
+
+
+def test_limits_of_a_level_and_of_a_key(run: Any) -> None:
+    for noun, path in (("org", "Acme"), ("team", "Acme/ml"), ("project", "Acme/ml/train")):
+        run(noun, "create", path)
+    run("limits", "set", "Acme", "--budget", "5000", "--in-cluster", "--allow", "tiny,small")
+    run("limits", "set", "Acme/ml", "--rpm", "600", "--no-store", "--key-ttl-days", "30", "--tools", "jira.*")
+    args = (
+        "--budget",
+        "250.5",
+        "--period",
+        "week",
+        "--weight",
+        "2",
+        "--when-spent",
+        "tiny",
+        "--time-zone",
+        "Asia/Tokyo",
+    )
+    found = run("limits", "set", "Acme/ml/train", *args)
+    assert [level["level"] for level in found["levels"]] == ["Acme", "Acme/ml", "Acme/ml/train"]
+    assert [level["limits"]["budget"] for level in found["levels"]] == ["5000.00", None, "250.50"]
+    holds = found["in_force"]
+    assert (holds["in_cluster"], holds["no_store"], holds["key_ttl_days"]) == (True, True, 30)
+    assert (holds["time_zone"], holds["weight"], holds["when_spent"]) == ("Asia/Tokyo", 2.0, "tiny")
+    assert (holds["allow"], holds["tools"]) == (["tiny", "small"], [["jira.*"]])
+    key = run("key", "create", "k", "--concurrent", "3", "--band", "batch")
+    assert (key["limits"]["concurrent"], key["band"]) == (3, "batch")
+    found = run("limits", "set", f"key:{key['prefix']}", "--budget", "1", "--none", "concurrent")
+    assert found["levels"][-1]["limits"] == {
+        "rpm": None, "tpm": None, "concurrent": None, "budget": "1.00", "period": "month",
+    }  # fmt: skip
+    assert found["in_force"]["limits"]["tpm"] == 200_000, "nobody names tokens a minute: the cluster's default"
+    assert found["in_force"]["limits"]["rpm"] is None, "the team names requests a minute"
+    assert run("limits", "show", f"key:{key['id']}") == found
+    run("limits", "set", "Acme", "--anywhere", "--none", "allow")
+    assert run("limits", "show", "Acme")["in_force"]["allow"] is None
+
+
+def test_what_limits_set_refuses(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run("org", "create", "Acme")
+    assert "9007199.25" in run("limits", "set", "Acme", "--budget", "9999999", code=2)["error"]["message"]
+    assert run("limits", "set", "Acme", "--budget", "-1", code=2)["error"]["code"] == "bad_amount"
+    assert run("limits", "set", "Acme", "--weight", "2", code=2)["error"]["code"] == "bad_term"
+    assert run("limits", "set", "Acme", "--rpm", "2", "--none", "rpm", code=2)["error"]["code"] == "bad_limit"
+    assert run("limits", "set", "Acme", code=2)["error"]["code"] == "bad_limit"
+    assert run("limits", "set", "Acme", "--period", "day", code=2)["error"]["code"] == "no_budget"
+    assert run("limits", "show", "Acme/none", code=1)["error"]["code"] == "no_such_team"
+    call_command("limits", "show", "Acme")
+    assert capsys.readouterr().out.startswith("LEVEL  RPM")
+
+
+def test_reusing_answers_and_keeping_requests(run: Any) -> None:
+    for noun, path in (("org", "Acme"), ("team", "Acme/ml"), ("project", "Acme/ml/train")):
+        run(noun, "create", path)
+    (row,) = run("cache", "set", "Acme/ml/train", "--ttl", "1h", "--similar", "0.95")
+    assert (row["on"], row["ttl_s"], row["any"], row["similar"], row["in_force"]) == (True, 3600.0, False, 0.95, True)
+    (row,) = run("keep", "set", "Acme/ml/train", "--hours", "72", "--sample", "0.05")
+    assert (row["hours"], row["sample"]) == (72.0, 0.05)
+    run("limits", "set", "Acme", "--no-store")
+    assert [(r["in_force"], r["kept_from_it_by"]) for r in run("keep", "show")] == [(False, "Acme")]
+    assert (
+        run("cache", "set", "Acme/ml/train", "--ttl", "1h", "--similar", "7", code=2)["error"]["code"] == "bad_similar"
+    )
+    assert run("cache", "set", "Acme/ml/train", "--off")[0]["on"] is False
+    assert run("cache", "show") == []
+    with pytest.raises(SystemExit, match="2"):
+        call_command("cache", "set", "Acme/ml/train", "--ttl", "soon")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_change_is_laid_over_what_was_said(project: Project) -> None:
-    limits.change(level=project, limits={"rpm": 5, "budget": 10**9, "period": "day"}, actor="t")
+    limits.change(level=project, limits={"rpm": 5, "budget": "1.00", "period": "day"}, actor="t")
     limits.change(level=project, limits={"rpm": None, "tpm": 9}, terms={"no_store": True, "weight": 2}, actor="t")
     project.refresh_from_db()
     assert from_stored(project.limits) == Limits(tpm=9, budget=10**9, period="day")
@@ -60,10 +60,10 @@ def test_a_key_lives_as_long_as_the_narrowest_level_lets_it(
 
 
 def test_a_key_with_limits_of_its_own(project: Project) -> None:
-    made = keys.create(project=project, name="k", limits=Limits(rpm=5), band="batch", actor="t").key
+    made = keys.create(project=project, name="k", limits={"rpm": 5}, band="batch", actor="t").key
     assert (made.limits, made.band) == ({"rpm": 5}, "batch")
     with pytest.raises(Invalid):
-        keys.create(project=project, name="k", limits=Limits(rpm=-5), band="urgent", actor="t")
+        keys.create(project=project, name="k", limits={"rpm": -5}, band="urgent", actor="t")
 
 
 def test_who_may_set_limits(team: Team, project: Project, root: Person, ada: Person, olga: Person) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from llmgw.cluster.commands import NounCommand, actor, table
 from tenancy import selectors
 from tenancy.actions import keys
+from tenancy.core.terms import BANDS
+from tenancy.management import figures
 from tenancy.management.allow import names, option
 from tenancy.models import Key
 
@@ -16,6 +18,7 @@ class Command(NounCommand):
     examples = (
         "  llmgw key create laptop --project acme/research/papers\n"
         "  llmgw key create laptop --person ada@example.com --days 30 --allow tiny\n"
+        "  llmgw key create nightly --rpm 600 --budget 20 --period day --band batch\n"
         "  llmgw key create robot --scope admin --person ada@example.com\n"
         "  llmgw key list --all\n"
         "  llmgw key revoke llmgw_Ab3dEf"
@@ -31,6 +34,10 @@ class Command(NounCommand):
         create.add_argument("--scope", choices=Key.Scope.values, default=Key.Scope.INFERENCE.value)
         create.add_argument("--days", type=int, help="how long it lives; without it, as long as the settings allow")
         option(create)
+        figures.options(create)
+        create.add_argument(
+            "--band", choices=BANDS, default=Key.Band.NORMAL.value, help="who goes first when requests wait"
+        )
         found = self.verb("list", _list, "keys that are live", show=_table)
         found.add_argument("--all", action="store_true", help="revoked and expired ones too")
         found.add_argument("--project", metavar="PATH")
@@ -40,8 +47,9 @@ class Command(NounCommand):
 
 
 def _create(
-    name: str, project: str, person: str | None, scope: str, days: int | None, allow: str | None
+    name: str, project: str, person: str | None, scope: str, days: int | None, allow: str | None, **limits: Any
 ) -> dict[str, Any]:
+    band = limits.pop("band")
     made = keys.create(
         project=selectors.project(project),
         name=name,
@@ -49,6 +57,8 @@ def _create(
         scope=scope,
         days=days,
         allow=names(allow),
+        limits=figures.said(limits),
+        band=band,
         actor=actor(),
     )
     return {**selectors.key_row(made.key), "key": made.secret}

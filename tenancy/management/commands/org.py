@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmgw.cluster.commands import NounCommand, actor
+from llmgw.cluster.commands import NounCommand, actor, table
 from tenancy import selectors
 from tenancy.actions import tree
 from tenancy.management.allow import names, option
@@ -18,7 +18,7 @@ class Command(NounCommand):
         create = self.verb("create", _create, "a new organisation")
         create.add_argument("name")
         option(create)
-        self.verb("list", _list, "every organisation")
+        self.verb("list", _list, "every organisation", show=_table)
 
 
 def _create(name: str, allow: str | None) -> dict[str, Any]:
@@ -27,3 +27,8 @@ def _create(name: str, allow: str | None) -> dict[str, Any]:
 
 def _list() -> list[dict[str, Any]]:
     return [selectors.organisation_row(row) for row in selectors.organisations()]
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    """`llmgw limits show` has the rest."""
+    table([{**row, **row["limits"]} for row in rows], ["id", "path", "allow", "rpm", "tpm", "budget", "teams"])

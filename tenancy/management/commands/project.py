@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmgw.cluster.commands import NounCommand, actor
+from llmgw.cluster.commands import NounCommand, actor, table
 from llmgw.cluster.errors import Invalid
 from tenancy import selectors
 from tenancy.actions import tree
@@ -19,7 +19,7 @@ class Command(NounCommand):
         create = self.verb("create", _create, "a new project")
         create.add_argument("path", help="organisation/team/project")
         option(create)
-        self.verb("list", _list, "every project")
+        self.verb("list", _list, "every project", show=_table)
 
 
 def _create(path: str, allow: str | None) -> dict[str, Any]:
@@ -32,3 +32,8 @@ def _create(path: str, allow: str | None) -> dict[str, Any]:
 
 def _list() -> list[dict[str, Any]]:
     return [selectors.project_row(row) for row in selectors.projects()]
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    """`llmgw limits show` has the rest."""
+    table([{**row, **row["limits"]} for row in rows], ["id", "path", "allow", "rpm", "tpm", "budget", "keys"])

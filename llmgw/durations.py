@@ -1,0 +1,24 @@
+"""Durations as people write them: `90`, `90s`, `5m`, `1h30m`. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+
+
+def seconds(value: Any) -> float | None:
+    """None: it is no duration."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value) if math.isfinite(value) else None
+    if not isinstance(value, str):
+        return None
+    match = _DURATION.fullmatch(value.strip())
+    if match is None or not any(match.groups()):
+        return None
+    hours, minutes, rest = (int(g or 0) for g in match.groups())
+    return float(hours * 3600 + minutes * 60 + rest)
