@@ -43,6 +43,8 @@ class Usage(models.Model):
     outcome = models.CharField(max_length=14, choices=Outcome.choices)
     status = models.PositiveSmallIntegerField(null=True)
     code = models.CharField(max_length=60, blank=True)
+    reason = models.CharField(max_length=300, blank=True)
+    """The refusal's sentence, where the gateway itself refused."""
     replica = models.CharField(max_length=20, blank=True)
     node = models.CharField(max_length=120, blank=True)
     route = models.CharField(max_length=300, blank=True)
@@ -58,6 +60,8 @@ class Usage(models.Model):
     """Nano-units; null: nobody priced it."""
     cache = models.CharField(max_length=8, blank=True)
     queued_ms = models.FloatField(null=True)
+    dispatched_ms = models.FloatField(null=True)
+    """When the last attempt was sent."""
     ttft_ms = models.FloatField(null=True)
     duration_ms = models.FloatField(null=True)
 
@@ -77,6 +81,36 @@ class Usage(models.Model):
         ]
         verbose_name = _("usage row")
         verbose_name_plural = _("usage rows")
+
+    def __str__(self) -> str:
+        return self.request_id
+
+
+class KeptRequest(models.Model):
+    """A request as the model was sent it, and its answer as the client got it, for the hours that its project says.
+    Both are compressed (`gateway.core.kept`)."""
+
+    request_id = models.CharField(max_length=40, primary_key=True)
+    at = models.DateTimeField()
+    project = models.CharField(max_length=16)
+    endpoint = models.CharField(max_length=20)
+    model = models.CharField(max_length=120)
+    stream = models.BooleanField()
+    request = models.BinaryField()
+    answer = models.BinaryField()
+    request_bytes = models.PositiveIntegerField()
+    answer_bytes = models.PositiveIntegerField()
+    """As many as the client got; of a long one only the beginning is here."""
+    replay_of = models.CharField(max_length=40, blank=True)
+
+    class Meta:
+        ordering = ["-at"]
+        indexes = [
+            models.Index(fields=["project", "at"], name="kept_project_at"),
+            models.Index(fields=["replay_of"], name="kept_replay_of", condition=~models.Q(replay_of="")),
+        ]
+        verbose_name = _("kept request")
+        verbose_name_plural = _("kept requests")
 
     def __str__(self) -> str:
         return self.request_id

@@ -15,11 +15,6 @@ from gateway.models import Usage
 from llmgw.cluster.errors import NotFound
 
 LIVE = "llmgw:live:*"
-_SHOWN = (
-    "request_id", "at", "endpoint", "model", "asked", "stream", "outcome", "status", "code", "replica", "node",
-    "route", "attempts", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated", "ttft_ms",
-    "duration_ms", "organisation", "team", "project", "key", "person", "edge",
-)  # fmt: skip
 _LISTED = (
     "request_id",
     "at",
@@ -42,7 +37,7 @@ def request(request_id: str) -> dict[str, Any]:
             f"there is no request {request_id}: its row comes about a second after its answer",
             "llmgw request list",
         )
-    return {name: getattr(row, name) for name in _SHOWN}
+    return {field.attname: getattr(row, field.attname) for field in Usage._meta.concrete_fields}
 
 
 def recent(

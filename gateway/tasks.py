@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_ready
 from django.conf import settings
 
-from gateway.control import gauges, publishing, retention
+from gateway.control import gauges, kept, publishing, retention
 from gateway.control.ingesting import ingest as ship
 from llmgw import metrics
 
@@ -34,8 +34,10 @@ def publish() -> None:
 @shared_task(name="gateway.tidy")
 def tidy() -> None:
     retention.tidy()
+    kept.forget(settings.MACHINE.spool_dir)
 
 
 @shared_task(name="gateway.ingest")
 def ingest() -> None:
     ship(settings.MACHINE.spool_dir)
+    kept.ship(settings.MACHINE.spool_dir)

@@ -173,6 +173,12 @@ SPOOL_WAITING = Metric("llmgw_spool_waiting_lines", "gauge", "Usage lines that c
 SPOOL_FAILING = Metric(
     "llmgw_spool_failing", "gauge", "Edges that refuse requests because their spool cannot be written."
 )
+KEPT_DROPPED = Metric(
+    "llmgw_kept_dropped_total",
+    "counter",
+    "Requests that their project wanted kept and that were not: too_large, backlog, no_space.",
+    ("why",),
+)
 INGESTED = Metric("llmgw_ingest_rows_total", "counter", "Usage rows shipped from the spools.", (), (), "worker")
 INGEST_BACKLOG = Metric(
     "llmgw_ingest_backlog_bytes", "gauge", "Bytes of the spools that are not shipped yet.", (), (), "fleet"
@@ -236,7 +242,7 @@ ALL: tuple[Metric, ...] = (
     ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,
     TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
-    SPOOL_WAITING, SPOOL_FAILING, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
+    SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
 PASSING = frozenset(m.name for m in ALL if m.passing)

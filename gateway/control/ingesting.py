@@ -89,14 +89,15 @@ def _row(intent: Intent, settlement: Settlement) -> Usage:
     row = _begun(intent)
     row.outcome = settlement.outcome
     row.status = settlement.status
-    row.code = _text(settlement.code, 60)
+    row.code, row.reason = _text(settlement.code, 60), _text(settlement.reason, 300)
     row.replica, row.node = _text(settlement.replica, 20), _text(settlement.node, 120)
     row.route, row.attempts = _text(settlement.route, 300), settlement.attempts
     row.served, row.hops = _text(settlement.served, 120), [_text(hop, 300) for hop in settlement.hops]
     row.prompt_tokens, row.completion_tokens = settlement.prompt_tokens, settlement.completion_tokens
     row.cached_tokens, row.estimated = settlement.cached_tokens, settlement.estimated
     row.cost, row.cache = settlement.cost, _text(settlement.cache, 8)
-    row.queued_ms, row.ttft_ms, row.duration_ms = settlement.queued_ms, settlement.ttft_ms, settlement.duration_ms
+    row.queued_ms, row.dispatched_ms = settlement.queued_ms, settlement.dispatched_ms
+    row.ttft_ms, row.duration_ms = settlement.ttft_ms, settlement.duration_ms
     return row
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.core.errors import GatewayError, NotAllowed, WrongKey
 from gateway.core.snapshot import KeyEntry, LevelLimits, Scope, Tenancy
 from llmgw.fold import fold
-from llmgw.keys import CHAT_PREFIX, key_hash, verify_chat
+from llmgw.keys import CHAT_PREFIX, REPLAY_PREFIX, ReplayToken, key_hash, verify_chat, verify_replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Principal:
     allow: tuple[str, ...] | None = None
     limits: LevelLimits | None = None
     """The key's own, or those of a person who chats; those of its project's levels are the scope's."""
+    replay: ReplayToken | None = None
+    """The gateway itself sends a kept request once more: nobody is charged for it."""
 
     def may_use(self, model: str) -> bool:
         """Allowlists are published folded."""
@@ -46,6 +48,8 @@ def resolve(token: str, tenancy: Tenancy, chat_secret: str, now: float) -> Princ
     """Whom `token` speaks for at `now` (Unix seconds); raises `WrongKey`. Expiry is checked on every call."""
     if token.startswith(CHAT_PREFIX):
         return _chat(token, tenancy, chat_secret, now)
+    if token.startswith(REPLAY_PREFIX):
+        return _replay(token, tenancy, chat_secret, now)
     return of_key(tenancy.keys.get(key_hash(token)), tenancy, now, token)
 
 
@@ -75,6 +79,19 @@ def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:
         raise WrongKey("this account or its project is no longer active")
     own = LevelLimits("person", found.person, tenancy.chat_limits) if tenancy.chat_limits else None
     return Principal(scope, "", found.person, limits=own)
+
+
+def _replay(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:
+    """For no level of the tree, and so past what they allow; but what must stay in the cluster stays."""
+    found = verify_replay(secret, token, now)
+    if found is None:
+        raise WrongKey("the leave to send this request again has expired: ask anew")
+    scope = tenancy.projects.get(found.project)
+    if scope is None or scope.keep is None or scope.no_store:
+        raise WrongKey("the project keeps no requests any more")
+    kept = replace(scope.keep, sample=1.0)
+    open_scope = Scope("", "", "", in_cluster=scope.in_cluster, keep=kept)
+    return Principal(open_scope, replay=found)
 
 
 def _wrong(token: str) -> WrongKey:

@@ -68,6 +68,10 @@ class Settlement:
     """hit | similar | miss | bypass; empty where answers are not given again."""
     queued_ms: float | None = None
     """How long it waited to be let in."""
+    dispatched_ms: float | None = None
+    """When the last attempt was sent."""
+    reason: str = ""
+    """The refusal's sentence, where the gateway itself refused."""
 
 
 class _Line(msgspec.Struct, omit_defaults=True):

@@ -23,6 +23,7 @@ from gateway.edge.client import Client, ClientLeft
 from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
 from gateway.edge.figures import EdgeFigures
+from gateway.edge.kept import Keeper
 from gateway.edge.ledger.ledger import Ledger
 from gateway.edge.ledger.till import Till
 from gateway.edge.passthrough import Passthrough
@@ -46,6 +47,7 @@ class Edge:
         self.chat_secret = secrets.read_or_make(machine.secrets_dir, "chat")
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
         self.spool = Spool(machine.spool_dir, edge_id)
+        self.keeper = Keeper(machine.spool_dir, edge_id)
         self.others = others.Others(edge_id, self.fleet)
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
@@ -80,6 +82,7 @@ class Edge:
         with contextlib.suppress(RedisError, OSError):
             await self._redis.hdel(others.KEY, self.id)
         self.spool.close()
+        await asyncio.to_thread(self.keeper.close)
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
         await self._redis.aclose()

@@ -18,6 +18,7 @@ from gateway.core.trace import lines
 from gateway.edge import relay, reuse
 from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
+from gateway.edge.kept import Keeping
 from gateway.edge.ledger.till import Hold
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
@@ -59,6 +60,11 @@ class Exchange:
         self.look: reuse.Look | None = None
         self.capture: Capture | None = None
         """Takes down what goes out, where somebody wants that."""
+        self.keeping: Keeping | None = None
+        self.sent_at: float | None = None
+        """When the last attempt was."""
+        self.reason = ""
+        """Why the gateway itself refused."""
         self.settled = False
         self.trace = edge.tracing and edge.tracing.begin(
             client.path, client.header(b"traceparent"), client.header(b"tracestate")
@@ -70,6 +76,7 @@ class Exchange:
             await self._answer()
         except errors.GatewayError as e:
             outcome, status, code = e.outcome, e.answer, e.name
+            self.reason = e.sentence if self.replica is None else ""
             if self.client.opened:
                 status = 200
             await self._refuse(e)
@@ -108,6 +115,9 @@ class Exchange:
         self.request = requests.read(self.endpoint, self.raw)
         if self.request.metadata or client.header(tags.HEADER) is not None:
             self.tags = tags.read(self.request.metadata, (v for name, v in client.headers if name == tags.HEADER))
+        if self.who.replay is not None:
+            self.tags |= {"replay_of": self.who.replay.request, "replayed_by": self.who.replay.actor}
+            self.headers.append((b"x-llmgw-replay-of", self.who.replay.request.encode()))
         if self.trace:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
@@ -127,6 +137,7 @@ class Exchange:
         except SpoolFull as e:
             raise errors.Unavailable(str(e), code="books_closed", retry_after_s=5) from None
         self.intended = True
+        self.keeping = edge.keeper.begin(self)
         edge.live.began(entry.name)
         try:
             client.watch()
@@ -287,6 +298,9 @@ class Exchange:
                 trace,
                 len(body),
             )
+            self.sent_at = time.perf_counter()
+            if self.keeping is not None:
+                self.keeping.request = body
             connection.send(head, body)
             return await relay.relay(self, connection, policies)
         except UpstreamError as e:
@@ -350,6 +364,8 @@ class Exchange:
         if self.settled:
             return
         self.settled = True
+        if self.keeping is not None:
+            self.edge.keeper.keep(self.keeping)
         duration_s = time.perf_counter() - self.began
         counts, estimated = self._counts(outcome)
         model = self.entry.name if self.entry is not None else ""
@@ -390,6 +406,8 @@ class Exchange:
             cache=self.look.result if self.look is not None else "",
             served=model if model != self.asked_model else "",
             cost=cost,
+            dispatched_ms=None if self.sent_at is None else round((self.sent_at - self.began) * 1000, 3),
+            reason=self.reason[:300],
         )
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:
@@ -400,7 +418,8 @@ class Exchange:
         if self.hold is None:
             return None
         charged = outcome in ("ok", "client_left") or self.tally.content_sent
-        return self.edge.till.settle(self.hold, self.request, counts, charged, self._known())
+        cost = self.edge.till.settle(self.hold, self.request, counts, charged, self._known())
+        return cost if self.who is None or self.who.replay is None else 0
 
     def _counts(self, outcome: str) -> tuple[usage.Usage, bool]:
         """The engine's counts; ours, marked, where it worked and could not say."""

@@ -127,5 +127,6 @@ class EdgeFigures:
         put(metrics.CACHE_ENTRIES, len(edge.answers.store))
         put(metrics.LEDGER_HELD, len(edge.ledger.live))
         put(metrics.LEDGER_AWAY, 1.0 if edge.ledger.away_since is not None else 0.0)
+        edge.keeper.count(self.figures)
         put(metrics.SPOOL_WAITING, edge.spool.waiting)
         put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)
