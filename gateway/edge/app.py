@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from gateway.core import errors, ids, principal
 from gateway.core import request as requests
-from gateway.core.snapshot import PARTS, ModelEntry, Reuse
+from gateway.core.snapshot import PARTS, ModelEntry
 from gateway.edge import listing, others, tracing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
@@ -29,6 +29,7 @@ from gateway.edge.ledger.till import Till
 from gateway.edge.passthrough import Passthrough
 from gateway.edge.replicas import Fleet
 from gateway.edge.reuse import Answers
+from gateway.edge.shared import SharedAnswers
 from gateway.edge.snapshots import Snapshots
 from gateway.edge.spool import Spool
 from llmgw import metrics, secrets
@@ -52,13 +53,13 @@ class Edge:
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
         self.tracing = tracing.configured(machine, edge_id)
-        self.answers = Answers(self.metrics, self._reuse_of)
         self.ledger = Ledger(machine.redis_url, edge_id, self.metrics.figures)
         self.till = Till(self.ledger, self.metrics.figures, lambda: self.others.edges)
         self.passthrough = Passthrough(machine)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # from `start`
         self._redis = redis.Redis.from_url(machine.redis_url, socket_connect_timeout=2, health_check_interval=10)
         self.snapshots = Snapshots(self._redis, machine.snapshot_dir, self._changed)
+        self.answers = Answers(self, SharedAnswers(self._redis))
         self._names: dict[str, ModelEntry] = {}
         self._pusher = metrics.Pusher("edge", self.metrics.figures)
         self._tasks: list[asyncio.Task[None]] = []
@@ -154,10 +155,6 @@ class Edge:
             self._names = {**names, **snapshot.catalog.models}
         elif part == "policies":
             self.answers.changed(snapshot.policies)
-
-    def _reuse_of(self, project: str) -> Reuse | None:
-        scope = self.snapshots.current.tenancy.projects.get(project)
-        return scope.reuse if scope is not None and not scope.no_store else None
 
     async def _each_second(self) -> None:
         while True:

@@ -122,7 +122,7 @@ class Exchange:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
         self.look = edge.answers.look(self)
-        held = self.look is not None and self.look.held()
+        held = self.look is not None and await self.look.held()
         if not held:
             self._admit(entry)
         self.hold = await self._reserve(self.who, self.request, entry, free=held)

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.core import usage
+from gateway.core.request import EMBEDDINGS
 from gateway.core.reuse import asked as asking
-from gateway.core.reuse import rules, telling
+from gateway.core.reuse import rules, similar, telling
 from gateway.core.reuse.joining import Joined
+from gateway.core.reuse.similar import Index, Question, Vector
 from gateway.core.reuse.store import Entry, Store
 from gateway.core.snapshot import Policies, Reuse
+from gateway.edge import own
 from gateway.edge.capture import Capture
-from gateway.edge.client import Headers
-from gateway.edge.figures import EdgeFigures
+from gateway.edge.client import Headers, watched
+from gateway.edge.shared import SharedAnswers
 from gateway.edge.waits import STREAM_HEADERS
 from llmgw import price
 
 if TYPE_CHECKING:
+    from gateway.edge.app import Edge
     from gateway.edge.exchange import Exchange
 
 log = logging.getLogger(__name__)
@@ -28,16 +33,30 @@ STREAM_TIMES = 24
 """A stream's events are at most so many times larger than the answer that they make."""
 AT_ONCE_BLOCKS = 64
 """A longer stream is put together in the pauses of the loop: other streams go on meanwhile."""
+EMBED_S = 2.0
 _JSON: Headers = [(b"content-type", b"application/json")]
 
 
-class Answers:
-    """What this process holds. `reuse_of`: what a project says now."""
+class _Embedding(msgspec.Struct):
+    embedding: list[float]
 
-    def __init__(self, figures: EdgeFigures, reuse_of: Callable[[str], Reuse | None]) -> None:
-        self.figures, self._reuse_of = figures, reuse_of
+
+class _Embeddings(msgspec.Struct):
+    data: list[_Embedding]
+
+
+_embedding = msgspec.json.Decoder(_Embeddings)
+
+
+class Answers:
+    """What this process holds."""
+
+    def __init__(self, edge: Edge, shared: SharedAnswers) -> None:
+        self._edge = edge
         self.policy = Policies().cache
-        self.store = Store(self.policy.max_bytes)
+        self.questions = Index()
+        self.store = Store(self.policy.max_bytes, self.questions.drop)
+        self.shared = shared
         self._joining: set[asyncio.Task[None]] = set()
 
     def changed(self, policies: Policies) -> None:
@@ -47,6 +66,11 @@ class Answers:
     def sweep(self, now: float) -> None:
         """Once a second."""
         self.store.sweep(self._reuse_of, now)
+
+    def _reuse_of(self, project: str) -> Reuse | None:
+        """What a project says now."""
+        scope = self._edge.snapshots.current.tenancy.projects.get(project)
+        return scope.reuse if scope is not None and not scope.no_store else None
 
     def look(self, exchange: Exchange) -> Look | None:
         """None where the project does not reuse answers."""
@@ -62,8 +86,17 @@ class Answers:
         exchange.headers.append((b"x-llmgw-cache", found.result.encode()))
         return found
 
-    def keep(self, key: bytes, entry: Entry) -> None:
-        self.store.put(key, entry)
+    async def embedded(self, text: str) -> Vector | None:
+        """What the embedding model makes of `text`; None where it does not say within `EMBED_S`."""
+        model = self._edge.model(self.policy.embedding_model)
+        if model is None:
+            return None
+        body = msgspec.json.encode({"model": model.origin or model.name, "input": text, "encoding_format": "float"})
+        answer = await own.ask(self._edge, model.name, EMBEDDINGS, body, EMBED_S)
+        try:
+            return similar.vector(_embedding.decode(answer).data[0].embedding) if answer else None
+        except (msgspec.MsgspecError, IndexError):
+            return None
 
     def in_pauses(self, work: asyncio.Task[None]) -> None:
         self._joining.add(work)
@@ -78,6 +111,8 @@ class Look:
         self.result = rules.BYPASS if asked is None else rules.MISS
         self.saved: Entry | None = None
         self._held: Entry | None = None
+        self._question: Question | None = None
+        self._vector: Vector | None = None
         if asked is not None:
             times = STREAM_TIMES if exchange.request is not None and exchange.request.stream else 1
             exchange.capture = Capture(answers.policy.max_entry_bytes * times)
@@ -103,20 +138,51 @@ class Look:
         known = known or self._exchange.edge.snapshots.current.policies.default_price
         return prompt + completion, known.of(prompt, completion, counted.cached or 0)
 
-    def held(self) -> bool:
+    async def held(self) -> bool:
         """Whether the answer is held: the request then needs no engine, no tokens and no money."""
         if self.asked is not None:
             self._held = self._answers.store.get(self.asked.key, self._reuse, time.time())
+            if self._held is None and self._answers.policy.shared:
+                self._held = await self._of_another_edge(self.asked)
         return self._held is not None
 
     async def answered(self) -> bool:
-        """Whether the client has its answer, from what is held."""
-        if self._held is None:
+        """Whether the client has its answer: what is held, or what was answered to a question like this one."""
+        if self._held is not None:
+            await self._tell(self._held, rules.HIT)
+            return True
+        if self.asked is None or self._reuse.similar is None:
             return False
-        await self._tell(self._held, time.time(), rules.HIT)
-        return True
+        return await self._alike(self.asked, self._reuse.similar)
 
-    async def _tell(self, entry: Entry, now: float, result: str) -> None:
+    async def _of_another_edge(self, asked: asking.Asked) -> Entry | None:
+        entry = await self._answers.shared.get(asked.project, asked.key)
+        if entry is None or not entry.fresh(self._reuse, time.time()):
+            return None
+        self._answers.store.put(asked.key, entry)
+        return entry
+
+    async def _alike(self, asked: asking.Asked, least: float) -> bool:
+        """The same with the answer to a question like this one."""
+        answers = self._answers
+        model = answers.policy.embedding_model
+        self._question = similar.question(asked, model) if model else None
+        if self._question is None:
+            return False
+        with watched(self._exchange.client):
+            self._vector = await answers.embedded(self._question.text)
+        if self._vector is None:
+            return False
+        now = time.time()
+        for likeness, key in answers.questions.nearest(self._question.conversation, self._vector, least):
+            entry = answers.store.get(key, self._reuse, now)
+            if entry is not None:
+                said = (b"x-llmgw-cache-similarity", f"{likeness:.4f}".encode())
+                await self._tell(entry, rules.SIMILAR, said)
+                return True
+        return False
+
+    async def _tell(self, entry: Entry, result: str, *further: tuple[bytes, bytes]) -> None:
         """In the form that was asked for, as an answer of its own."""
         exchange = self._exchange
         request = exchange.request
@@ -125,7 +191,8 @@ class Look:
         exchange.capture = None
         exchange.tally.usage = usage.Usage(0, 0, 0)
         headers = [h for h in exchange.headers if h[0] != b"x-llmgw-cache"]
-        headers += [(b"x-llmgw-cache", result.encode()), (b"age", b"%d" % max(0, now - entry.kept_at))]
+        age_s = max(0, time.time() - entry.kept_at)
+        headers += [(b"x-llmgw-cache", result.encode()), (b"age", b"%d" % age_s), *further]
         exchange.headers = headers
         if request.stream:
             body = telling.stream(exchange.endpoint, entry.body, request.wants_usage)
@@ -170,5 +237,9 @@ class Look:
             return
         if not rules.whole(exchange.endpoint, body):
             return
-        counted = exchange.tally.usage or usage.Usage()
-        answers.keep(asked.key, Entry(asked.project, asked.model, body, time.time(), counted))
+        counted, further = exchange.tally.usage or usage.Usage(), self._vector.size if self._vector is not None else 0
+        entry = Entry(asked.project, asked.model, body, time.time(), counted, further)
+        if answers.store.put(asked.key, entry) and self._question is not None and self._vector is not None:
+            answers.questions.add(asked.key, self._question.conversation, self._vector)
+        if answers.policy.shared:
+            answers.shared.keep(asked.key, entry, self._reuse.ttl_s, answers.policy.max_bytes)
