@@ -157,6 +157,35 @@ ENGINE_KV = Metric(
     "How full the engine says its KV cache is, 0 to 1.",
     ("model", "replica"),
 )
+QUEUE_WAITING = Metric(
+    "llmgw_queue_waiting", "gauge", "Requests that wait at the gateway to be let in.", ("model", "band")
+)
+QUEUE_SECONDS = Metric(
+    "llmgw_queue_seconds",
+    "histogram",
+    "How long those waited that had to, until they were let in.",
+    ("model", "band"),
+    _LATENCY,
+)
+QUEUE_REFUSED = Metric(
+    "llmgw_queue_refused_total",
+    "counter",
+    "Requests that were not let in: queue_full, put_out, wait_too_long, waited_too_long.",
+    ("model", "band", "reason"),
+)
+SATURATION = Metric(
+    "llmgw_model_saturation_ratio",
+    "gauge",
+    "Requests at a model's replicas relative to their room (the edge that sees most).",
+    ("model",),
+)
+SLO = Metric("llmgw_model_slo_seconds", "gauge", "What a model promises, as a 99th percentile.", ("model", "slo"))
+SLO_P99 = Metric(
+    "llmgw_model_slo_p99_seconds",
+    "gauge",
+    "The 99th percentile of the last five minutes, from 20 streams on (the worst edge).",
+    ("model", "slo"),
+)
 BREAKERS = Metric("llmgw_breakers_open", "gauge", "Replicas that an edge avoids after failures.", ("model",))
 SNAPSHOT_VERSION = Metric(
     "llmgw_snapshot_version",
@@ -239,7 +268,8 @@ ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
     TAGGED_TOKENS, IN_FLIGHT, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
     CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, ENGINE_RUNNING,
-    ENGINE_WAITING, ENGINE_KV, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
+    ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS, QUEUE_REFUSED, SATURATION, SLO, SLO_P99,
+    BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,
     TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
     SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
@@ -248,7 +278,9 @@ BY_NAME = {m.name: m for m in ALL}
 PASSING = frozenset(m.name for m in ALL if m.passing)
 OLDEST = frozenset({SNAPSHOT_VERSION.name})
 """Gauges of which the smallest over the processes is meant."""
-LONGEST = frozenset({m.name for m in (SNAPSHOT_AGE, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV)})
+LONGEST = frozenset(
+    {m.name for m in (SNAPSHOT_AGE, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, SATURATION, SLO, SLO_P99)}
+)
 """Gauges of which the largest is meant. All others are summed."""
 
 Labels = tuple[str, ...]

@@ -42,10 +42,12 @@ class Load:
     __slots__ = (
         "_elsewhere",
         "_engine_others",
+        "_engine_others_before",
         "bit",
         "breaker",
         "draining",
         "endpoint",
+        "foreign",
         "gauges",
         "in_flight",
         "name",
@@ -82,7 +84,10 @@ class Load:
         """Requests there that are not ours, as far as known."""
         self.pressure = 0.0
         """0 to 1: how far the KV cache is beyond comfortable."""
-        self._engine_others = self._elsewhere = 0
+        self.foreign = 0
+        """The same as `others`, but of what the engine said only as much as it said twice in a row: an answer that
+        ended between our count and its word is nobody's request, and would keep a place free for a second."""
+        self._engine_others = self._engine_others_before = self._elsewhere = 0
 
     def update(self, endpoint: Endpoint) -> None:
         """A new snapshot: what the control side says of it."""
@@ -98,15 +103,20 @@ class Load:
         self.gauges = gauges
         known = gauges.running is not None or gauges.waiting is not None
         everybody = (gauges.running or 0) + (gauges.waiting or 0)
+        self._engine_others_before = self._engine_others
         self._engine_others = max(0, everybody - self.in_flight) if known else 0
         usage = gauges.kv_usage
         self.pressure = 0.0 if usage is None else min(1.0, max(0.0, usage - FULL) / (1 - FULL))
-        self.others = max(self._engine_others, self._elsewhere)
+        self._added()
 
     def shared(self, in_flight: int) -> None:
         """By the other edges: what they have in flight there."""
         self._elsewhere = max(0, in_flight)
+        self._added()
+
+    def _added(self) -> None:
         self.others = max(self._engine_others, self._elsewhere)
+        self.foreign = max(min(self._engine_others, self._engine_others_before), self._elsewhere)
 
     # -- what we do
 

@@ -22,6 +22,8 @@ class Principal:
     """The key's own, or those of a person who chats; those of its project's levels are the scope's."""
     replay: ReplayToken | None = None
     """The gateway itself sends a kept request once more: nobody is charged for it."""
+    band: str = "normal"
+    """Who goes first when requests wait; a chat page's somebody who looks on."""
 
     def may_use(self, model: str) -> bool:
         """Allowlists are published folded."""
@@ -60,7 +62,7 @@ def of_key(entry: KeyEntry | None, tenancy: Tenancy, now: float, token: str = ""
         raise _wrong(token)
     if entry.expires_at is not None and entry.expires_at <= now:
         raise WrongKey("this API key has expired: create a new one on the account page")
-    return Principal(scope, entry.id, entry.person or "", entry.allow, entry.limits)
+    return Principal(scope, entry.id, entry.person or "", entry.allow, entry.limits, band=entry.band)
 
 
 def check_model(principal: Principal, model: str) -> GatewayError | None:
@@ -78,7 +80,7 @@ def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:
     if scope is None or found.person not in tenancy.people:
         raise WrongKey("this account or its project is no longer active")
     own = LevelLimits("person", found.person, tenancy.chat_limits) if tenancy.chat_limits else None
-    return Principal(scope, "", found.person, limits=own)
+    return Principal(scope, "", found.person, limits=own, band="interactive")
 
 
 def _replay(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:

@@ -220,6 +220,14 @@ class Policies:
     default_price: Price = field(default_factory=Price)
     """Of a model that has none of its own."""
     cache: CachePolicy = field(default_factory=CachePolicy)
+    queue_limit: int = 256
+    """Requests that wait for one model at one edge."""
+    queue_max_wait_s: float = 120.0
+    queue_overcommit: float = 1.25
+    """Requests at the replicas for each of their places: a few wait in the engine, so that no place is ever empty."""
+    queue_share_normal: float = 0.9
+    queue_share_batch: float = 0.7
+    """Of that room: below it the lower bands are let in."""
     unnamed_tokens: int = 4096
     """What an answer may have, where the client names no max_tokens, in what is reserved for it."""
     ledger_away: str = "allow"

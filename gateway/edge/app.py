@@ -27,6 +27,7 @@ from gateway.edge.kept import Keeper
 from gateway.edge.ledger.ledger import Ledger
 from gateway.edge.ledger.till import Till
 from gateway.edge.passthrough import Passthrough
+from gateway.edge.queue import Doors
 from gateway.edge.replicas import Fleet
 from gateway.edge.reuse import Answers
 from gateway.edge.shared import SharedAnswers
@@ -50,6 +51,7 @@ class Edge:
         self.spool = Spool(machine.spool_dir, edge_id)
         self.keeper = Keeper(machine.spool_dir, edge_id)
         self.others = others.Others(edge_id, self.fleet)
+        self.doors = Doors(self)
         self.live = live_figures.Live()
         self.metrics = EdgeFigures()
         self.tracing = tracing.configured(machine, edge_id)
@@ -155,6 +157,7 @@ class Edge:
             self._names = {**names, **snapshot.catalog.models}
         elif part == "policies":
             self.answers.changed(snapshot.policies)
+        self.doors.look()
 
     async def _each_second(self) -> None:
         while True:
@@ -164,6 +167,7 @@ class Edge:
                 replica.pool.sweep(now)
             self.passthrough.sweep(now)
             self.answers.sweep(time.time())
+            self.doors.look()
             await self._push()
             await asyncio.sleep(metrics.PUSH_S)
 
@@ -176,7 +180,7 @@ class Edge:
             async with asyncio.timeout(2), self._redis.pipeline(transaction=False) as pipe:
                 pipe.set(key, data)
                 pipe.set(live_figures.PREFIX + self.id, document, ex=live_figures.EXPIRES_S)
-                pipe.hset(others.KEY, self.id, self.others.mine())
+                pipe.hset(others.KEY, self.id, self.others.mine(self.doors.weights()))
                 pipe.hgetall(others.KEY)
                 words = (await pipe.execute())[-1]
             self._pusher.pushed(state)

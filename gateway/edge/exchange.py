@@ -20,6 +20,7 @@ from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.kept import Keeping
 from gateway.edge.ledger.till import Hold
+from gateway.edge.queue import Place
 from gateway.edge.replicas import Replica
 from gateway.edge.spool import SpoolFull
 from gateway.edge.tally import Tally
@@ -53,6 +54,7 @@ class Exchange:
         self.tags: dict[str, str] = {}
         self.intended = False
         self.replica: Replica | None = None
+        self.place: Place | None = None
         self.ticket: Ticket | None = None
         self.route = ""
         self.attempts = 0
@@ -141,10 +143,14 @@ class Exchange:
         edge.live.began(entry.name)
         try:
             client.watch()
+            self.place = place = edge.doors.enter(self, entry)
+            if place is not None and place.waits:
+                await edge.doors.wait(self, place)
             await self._dispatch(entry.name, body)
             if self.look is not None and self.replica is not None:
                 self.look.keep(self.replica.endpoint.model)
         finally:
+            edge.doors.over(self, self.place)
             client.unwatch()
             edge.live.ended(entry.name)
 
@@ -320,9 +326,11 @@ class Exchange:
         return lines(parent, self.client.header(b"tracestate")) if parent else b""
 
     def answer_headers(self) -> Headers:
-        assert self.replica is not None
+        headers = self.headers if self.place is None else [*self.headers, *self.place.headers()]
+        if self.replica is None:  # a stream that is kept open in the queue
+            return headers
         return [
-            *self.headers,
+            *headers,
             (b"x-llmgw-replica", self.replica.label),
             (b"x-llmgw-route", self.route.encode()),
         ]
@@ -378,6 +386,8 @@ class Exchange:
         self.edge.live.counted(model, counts)
         if self.look is not None:
             self.edge.metrics.reused(self.look)
+        if outcome == "ok":
+            self.edge.doors.streamed(self, self.place, counts.completion)
         if self.who is None:
             return
         self.edge.metrics.tenant(self.who.scope, outcome, counts, cost)
@@ -408,6 +418,7 @@ class Exchange:
             cost=cost,
             dispatched_ms=None if self.sent_at is None else round((self.sent_at - self.began) * 1000, 3),
             reason=self.reason[:300],
+            queued_ms=self.place.queued_ms if self.place is not None else None,
         )
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:

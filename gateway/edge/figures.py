@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.core.admission import bands
 from gateway.core.retry import Failure
 from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
@@ -33,6 +34,12 @@ class EdgeFigures:
 
     def routed(self, model: str, reason: str) -> None:
         self.figures.add(metrics.ROUTES, (model, reason))
+
+    def queued(self, model: str, band: str, waited_s: float) -> None:
+        self.figures.observe(metrics.QUEUE_SECONDS, waited_s, (model, band))
+
+    def not_let_in(self, model: str, band: str, reason: str) -> None:
+        self.figures.add(metrics.QUEUE_REFUSED, (model, band, reason))
 
     def attempted(self, replica: Replica, failure: Failure | None) -> None:
         result = failure.kind.value if failure is not None else "answered"
@@ -117,6 +124,7 @@ class EdgeFigures:
             put(metrics.ENGINE_KV, said.kv_usage, (name, replica.name))
         for name, count in broken.items():
             put(metrics.BREAKERS, count, (name,))
+        self._queues(edge, now)
         snapshot = edge.snapshots.current
         for part in ("tenancy", "catalog", "endpoints", "policies"):
             version = getattr(snapshot, part).version
@@ -130,3 +138,21 @@ class EdgeFigures:
         edge.keeper.count(self.figures)
         put(metrics.SPOOL_WAITING, edge.spool.waiting)
         put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)
+
+    def _queues(self, edge: Edge, now: float) -> None:
+        put = self.figures.put
+        for metric in (metrics.SATURATION, metrics.SLO, metrics.SLO_P99):
+            self.figures.clear(metric)
+        for name, door in edge.doors.by_model.items():
+            for rank, band in enumerate(bands.BANDS):
+                put(metrics.QUEUE_WAITING, door.line.bands[rank].waiting, (name, band))
+            edge.live.waiting(name, door.line.waiting)
+            room = door.room(now)
+            put(metrics.SATURATION, room.saturation() if room is not None else None, (name,))
+            if door.slo is not None:
+                put(metrics.SLO_P99, door.promise.ttft_p99_s, (name, "ttft"))
+                put(metrics.SLO_P99, door.promise.tpot_p99_s, (name, "tpot"))
+        for name, entry in edge.snapshots.current.catalog.models.items():
+            if entry.slo is not None:
+                put(metrics.SLO, entry.slo.ttft_p99_s, (name, "ttft"))
+                put(metrics.SLO, entry.slo.tpot_p99_s, (name, "tpot"))

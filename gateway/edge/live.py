@@ -14,6 +14,7 @@ EXPIRES_S = 5
 @dataclass(slots=True)
 class LiveModel:
     in_flight: int = 0
+    waiting: int = 0
     requests_total: int = 0
     completion_tokens_total: int = 0
     prompt_tokens_total: int = 0
@@ -32,6 +33,10 @@ class Live:
 
     def ended(self, model: str) -> None:
         self._of(model).in_flight -= 1
+
+    def waiting(self, model: str, requests: int) -> None:
+        """So many of those in flight are not let in yet."""
+        self._of(model).waiting = requests
 
     def counted(self, model: str, counts: Usage) -> None:
         if not model:
@@ -53,6 +58,7 @@ class Live:
         models = {
             name: {
                 "in_flight": live.in_flight,
+                "waiting": live.waiting,
                 "requests_total": live.requests_total,
                 "completion_tokens_total": live.completion_tokens_total,
                 "prompt_tokens_total": live.prompt_tokens_total,

@@ -1,4 +1,4 @@
-"""What the other edges have in flight, replica by replica, told through Redis once a second.
+"""What the other edges have in flight, replica by replica, and where requests wait, told through Redis once a second.
 
 Each edge keeps one field of one hash. Clocks of machines differ, so an edge counts as alive while its field changes:
 each word bears a number, and one that stands still for `STILL_S` is nobody's any more.
@@ -19,6 +19,8 @@ FORGET_S = 60.0
 class _Word(msgspec.Struct):
     n: int
     in_flight: dict[str, int]
+    waits: dict[str, float] = msgspec.field(default_factory=dict)
+    """Model → the weights of the projects whose requests wait for it there."""
 
 
 _decoder = msgspec.json.Decoder(_Word)
@@ -30,20 +32,24 @@ class Others:
         self._number = self._alive = 0
         self._heard: dict[bytes, tuple[int, float]] = {}
         """Edge → the last number, and our time when it came."""
+        self.waits: dict[str, float] = {}
+        """Of the other edges, by model."""
 
     @property
     def edges(self) -> int:
         """How many there are, as last heard; this one too."""
         return 1 + self._alive
 
-    def mine(self) -> bytes:
+    def mine(self, waits: dict[str, float] | None = None) -> bytes:
         """This edge's word."""
         self._number += 1
-        return msgspec.json.encode(_Word(self._number, {r.name: r.in_flight for r in self._fleet if r.in_flight}))
+        in_flight = {r.name: r.in_flight for r in self._fleet if r.in_flight}
+        return msgspec.json.encode(_Word(self._number, in_flight, waits or {}))
 
     def heard(self, words: dict[bytes, bytes], now: float) -> list[bytes]:
         """Take up what all edges say; returns the fields of those that are long gone. `now` is monotonic."""
         total: dict[str, int] = {}
+        waits: dict[str, float] = {}
         gone: list[bytes] = []
         alive = 0
         for edge, word in words.items():
@@ -63,14 +69,18 @@ class Others:
                 alive += 1
                 for name, count in said.in_flight.items():
                     total[name] = total.get(name, 0) + count
+                for model, weight in said.waits.items():
+                    waits[model] = waits.get(model, 0.0) + weight
         self._heard = {edge: seen for edge, seen in self._heard.items() if edge in words}
         self._alive = alive
         self._share(total)
+        self.waits = waits
         return gone
 
     def silent(self) -> None:
         """Redis is away: nothing is known of the others."""
         self._share({})
+        self.waits = {}
 
     def _share(self, total: dict[str, int]) -> None:
         for replica in self._fleet:

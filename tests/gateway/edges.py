@@ -51,7 +51,8 @@ def catalog(**models: snapshot.ModelEntry) -> snapshot.Catalog:
 
 
 def endpoint(port: int, replica: str = "r-0000000001", model: str = MODEL, **fields: Any) -> snapshot.Endpoint:
-    return snapshot.Endpoint(replica, model, "127.0.0.1", port, "node-1", **fields)
+    """`parallel` is large unless a test is about places: then it says so."""
+    return snapshot.Endpoint(replica, model, "127.0.0.1", port, "node-1", **{"parallel": 1000, **fields})
 
 
 @dataclass

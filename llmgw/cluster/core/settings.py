@@ -20,6 +20,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Pause = Annotated[float, msgspec.Meta(ge=0.1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
 Heartbeat = Annotated[float, msgspec.Meta(ge=0.2, le=60)]
 MicroUnits = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -40,6 +42,11 @@ class GatewaySettings:
     max_body_bytes: AtLeastOne = 32 * 1024 * 1024
     retries: Count = 2
     route_by: Literal["predicted", "least_load", "prefix", "round_robin"] = "predicted"
+    queue_limit: Count = 256
+    queue_max_wait_s: Seconds = 120.0
+    queue_overcommit: Factor = 1.25
+    queue_share_normal: Share = 0.9
+    queue_share_batch: Share = 0.7
     unnamed_tokens: AtLeastOne = 4096
     ledger_away: Literal["allow", "refuse"] = "allow"
     ledger_away_s: Seconds = 30.0

@@ -391,6 +391,7 @@ async def test_least_load_and_draining(edge: EdgeProcess, http: httpx.AsyncClien
             endpoint(one.port, ONE, parallel=1),
             endpoint(two.port, TWO, parallel=3),
             endpoint(three.port, "r-3", draining=True),
+            queue_overcommit=10,
         )
         tasks = [asyncio.ensure_future(http.post(CHAT, json=chat())) for _ in range(8)]
         while len(one.calls) + len(two.calls) < 8:

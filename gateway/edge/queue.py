@@ -1,0 +1,251 @@
+"""The door before each model's replicas: requests wait here, in order, instead of in an engine that knows no tenants.
+
+Who finds nobody waiting and a place free is through without a wait; the rest have a future each, and are let in by
+whoever makes room: a request that ends, a replica that comes, or the look once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from gateway.core.admission import bands, refusal
+from gateway.core.admission.fair import Entry, State
+from gateway.core.admission.line import Line
+from gateway.core.admission.promise import Promise
+from gateway.core.admission.reckoning import Reckoning
+from gateway.core.admission.refusal import NotLetIn
+from gateway.core.admission.room import Room, partition, room_of, shares
+from gateway.core.snapshot import ModelEntry, Slo
+from gateway.edge.client import KEEPALIVE, Headers
+from gateway.edge.waits import open_stream
+
+if TYPE_CHECKING:
+    from gateway.edge.app import Edge
+    from gateway.edge.exchange import Exchange
+
+
+class Place(Entry):
+    """One request's, from its coming to its end."""
+
+    __slots__ = ("door", "future", "let_in_at", "max_wait_s", "refused")
+
+    def __init__(self, door: Door, band: int, project: str, key: str, weight: float, tokens: int, since: float) -> None:
+        super().__init__(band, project, key, weight, tokens, since)
+        self.door = door
+        self.future: asyncio.Future[None] | None = None
+        self.refused: NotLetIn | None = None
+        self.let_in_at = since
+        self.max_wait_s = 0.0
+
+    @property
+    def waits(self) -> bool:
+        return self.state is State.WAITS
+
+    @property
+    def queued_ms(self) -> float | None:
+        """None: it did not wait, or was never let in."""
+        return round((self.let_in_at - self.since) * 1000, 3) if self.let_in_at > self.since else None
+
+    def wake(self) -> None:
+        _wake(self.future)
+
+    def headers(self) -> Headers:
+        """What the answer says of it."""
+        if self.state is State.WAITS:
+            position, eta_s = self.door.expects(self)
+            return refusal.place(position, eta_s)
+        waited = self.queued_ms
+        return [] if waited is None else [(b"x-llmgw-queued-ms", b"%d" % waited)]
+
+
+class Door:
+    """One model's."""
+
+    def __init__(self, edge: Edge, model: str) -> None:
+        self._edge, self.model = edge, model
+        self.line, self.reckoning, self.promise = Line(), Reckoning(), Promise()
+        self.slo: Slo | None = None
+
+    def room(self, now: float, weight: float = 0.0) -> Room | None:
+        """`weight`: of a project that has just come."""
+        line, edge = self.line, self._edge
+        policies = edge.snapshots.current.policies
+        found = room_of(edge.fleet.of(self.model), line.held, policies.queue_overcommit, now)
+        others = edge.others.waits.get(self.model)
+        if others is None or found is None:
+            return found
+        own = line.weight() or weight
+        return partition(found, line.held, own, others) if own else found
+
+    def come(self, place: Place) -> None:
+        """Somebody must wait, or is refused: raises `NotLetIn`."""
+        line = self.line
+        line.wait(place)
+        self.pump(place.since)
+        if not place.waits:
+            return
+        position, eta_s = self.expects(place)
+        most_s = place.max_wait_s
+        if eta_s > most_s and (self.reckoning.known or not most_s):
+            line.left(place)
+            raise self._refused(place, refusal.TOO_LONG, position, eta_s, eta_s - most_s)
+        if line.waiting <= self._edge.snapshots.current.policies.queue_limit:
+            return
+        out = line.put_out_for(place)
+        if out is not place:
+            assert isinstance(out, Place)
+            position, eta_s = self.expects(out)
+            line.left(out)
+            out.refused = self._refused(out, refusal.PUT_OUT, position, eta_s, eta_s)
+            out.wake()
+            return
+        line.left(place)
+        raise self._refused(place, refusal.FULL, position, eta_s, eta_s)
+
+    def gives_up(self, place: Place) -> NotLetIn:
+        """It has waited for as long as it may."""
+        position, eta_s = self.expects(place)
+        self.line.left(place)
+        return self._refused(place, refusal.TIMED_OUT, position, eta_s, eta_s)
+
+    def expects(self, place: Place) -> tuple[int, float]:
+        """The position, from 1, and the expected wait in seconds of one that waits."""
+        requests, tokens = self.line.ahead(place)
+        return requests + 1, self.reckoning.wait_s(tokens, self.line.held)
+
+    def pump(self, now: float) -> None:
+        """Let in whom there is room for."""
+        line = self.line
+        while line.waiting:
+            place = line.next(self.room(now))
+            if place is None:
+                return
+            assert isinstance(place, Place)
+            place.let_in_at = now
+            self._edge.metrics.queued(self.model, bands.BANDS[place.band], now - place.since)
+            place.wake()
+
+    def look(self, entry: ModelEntry | None, now: float) -> None:
+        """Once a second."""
+        policies = self._edge.snapshots.current.policies
+        self.slo = entry.slo if entry is not None else None
+        excess = self.promise.excess(self.slo, now) if self.slo is not None else 0.0
+        self.line.shares = shares(excess, (1.0, policies.queue_share_normal, policies.queue_share_batch))
+        self.line.sweep()
+        self.pump(now)
+
+    def _refused(self, place: Place, reason: str, position: int, eta_s: float, retry_s: float) -> NotLetIn:
+        self._edge.metrics.not_let_in(self.model, bands.BANDS[place.band], reason)
+        return NotLetIn(reason, self.model, position, eta_s, retry_s)
+
+
+class Doors:
+    """All of an edge's, by model."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+        self.by_model: dict[str, Door] = {}
+
+    def enter(self, exchange: Exchange, entry: ModelEntry) -> Place | None:
+        """A request for a model is there: it is through, or `waits`. None where nothing is to wait for: a model served
+        outside the cluster has limits of its own, and the gateway's own replays are past this. Raises `NotLetIn`, and
+        `BadRequest` for a header without sense."""
+        who, request, client = exchange.who, exchange.request, exchange.client
+        assert who is not None
+        assert request is not None
+        if entry.external is not None or who.replay is not None:
+            return None
+        door = self.by_model.get(entry.name)
+        if door is None:
+            door = self.by_model[entry.name] = Door(self._edge, entry.name)
+            door.look(entry, time.monotonic())
+        scope, now = who.scope, time.monotonic()
+        tokens = door.reckoning.tokens(request, len(exchange.raw), scope.project)
+        band = bands.rank(who.band, client.header(bands.HEADER))
+        place = Place(door, band, scope.project, who.key or who.person, scope.weight, tokens, now)
+        asked, most_s = client.header(refusal.MAX_WAIT_HEADER), self._edge.snapshots.current.policies.queue_max_wait_s
+        max_wait_s = most_s if asked is None else refusal.max_wait_s(asked, most_s)
+        if door.line.free(band, door.room(now, scope.weight)):
+            door.line.enter(place)
+        else:
+            place.max_wait_s = max_wait_s
+            door.come(place)
+        return place
+
+    async def wait(self, exchange: Exchange, place: Place) -> None:
+        """Until it is let in; raises `NotLetIn`. A stream is kept open meanwhile."""
+        loop, policies = self._edge.loop, self._edge.snapshots.current.policies
+        gives_up_at = place.since + place.max_wait_s
+        streamed = exchange.request is not None and exchange.request.stream
+        keepalive_at = place.since + policies.keepalive_s if streamed else gives_up_at
+        while place.waits:
+            place.future = loop.create_future()
+            timer = loop.call_at(min(gives_up_at, keepalive_at), _wake, place.future)
+            try:
+                await place.future
+            finally:
+                timer.cancel()
+            now = loop.time() + 0.001
+            if not place.waits:
+                break
+            if now >= gives_up_at:
+                raise place.door.gives_up(place)
+            if now >= keepalive_at:
+                keepalive_at = now + policies.keepalive_s
+                await open_stream(exchange)
+                await exchange.client.send(KEEPALIVE)
+        if place.refused is not None:
+            raise place.refused
+
+    def over(self, exchange: Exchange, place: Place | None) -> None:
+        """Once, however it ended: while it waited, or after it was let in."""
+        if place is None or place.state is State.OVER:
+            return
+        door, line = place.door, place.door.line
+        if place.state is State.WAITS:
+            line.left(place)
+            return
+        now = time.monotonic()
+        line.over(place, _learned(exchange, place, now))
+        door.pump(now)
+
+    def streamed(self, exchange: Exchange, place: Place | None, completion: int | None) -> None:
+        """A stream ended well: its times count for what the model promises."""
+        if place is None or place.door.slo is None or exchange.tally.ttft_s is None:
+            return
+        ttft_s, duration_s = exchange.tally.ttft_s, time.perf_counter() - exchange.began
+        tpot_s = (duration_s - ttft_s) / (completion - 1) if completion is not None and completion > 1 else None
+        place.door.promise.streamed(max(0.0, ttft_s - (place.let_in_at - place.since)), tpot_s, time.monotonic())
+
+    def look(self) -> None:
+        """Once a second, and when the snapshot changed: a replica may have come, or a setting."""
+        now, models = time.monotonic(), self._edge.snapshots.current.catalog.models
+        for name, door in list(self.by_model.items()):
+            door.look(models.get(name), now)
+            if name not in models and not door.line.waiting and not door.line.held:
+                del self.by_model[name]
+
+    def weights(self) -> dict[str, float]:
+        """For the other edges: of the projects whose requests wait, by model."""
+        return {name: door.line.weight() for name, door in self.by_model.items() if door.line.waiting}
+
+
+def _learned(exchange: Exchange, place: Place, now: float) -> int | None:
+    """The tokens that it took; None where nobody knows."""
+    if exchange.replica is None or exchange.request is None:
+        return 0  # it never came as far as a replica
+    tally, found = exchange.tally, exchange.tally.usage
+    prompt = found.prompt if found is not None else None
+    answer = found.completion if found is not None else None
+    if answer is None and tally.content_sent:
+        answer = tally.estimated()
+    return place.door.reckoning.ends(
+        exchange.request, len(exchange.raw), place.project, prompt, answer, now - place.let_in_at
+    )
+
+
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
