@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core import prompts, roles
+from gateway.core import pictures, prompts, roles
 from gateway.core.errors import BadRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
@@ -113,6 +113,16 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def read(endpoint: str, body: bytes) -> Request:
     """The request in `body`; raises `BadRequest` with one sentence that names the field."""
+    bare = pictures.left_out(body)
+    if bare is not body:
+        try:
+            return _read(endpoint, bare)
+        except BadRequest:  # which says where: so all of it is read
+            pass
+    return _read(endpoint, body)
+
+
+def _read(endpoint: str, body: bytes) -> Request:
     usual = _read_usual(body) if endpoint == CHAT else None
     try:
         found: Any = _DECODERS[endpoint].decode(body) if usual is None else usual
@@ -182,10 +192,13 @@ def outgoing(
     if engine_name == request.asked and not odd and (most is None or request.max_tokens is None):
         more = b"" if most is None else b',"max_tokens":%d}' % most
         if not usage:
-            return body.rstrip()[:-1] + more if more else body
+            return _extended(body, more) if more else body
         if not request.options_given:
-            return body.rstrip()[:-1] + more[:-1] + _USAGE
-    fields: dict[str, Any] = _object.decode(body)
+            return _extended(body, more[:-1] + _USAGE)
+    try:
+        fields: dict[str, Any] = _object.decode(body)
+    except msgspec.MsgspecError as e:  # within a picture, which was not read
+        raise BadRequest(f"the request's body is not JSON ({e})", code="invalid_json") from None
     if engine_name != request.asked:
         fields["model"] = engine_name
     fields.pop("metadata", None)
@@ -201,6 +214,11 @@ def outgoing(
         options = msgspec.json.decode(fields.get("stream_options") or b"null")
         fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     return msgspec.json.encode(fields)
+
+
+def _extended(body: bytes, more: bytes) -> bytes:
+    """`body`, an object, with `more` in place of its closing brace; a large one is copied once."""
+    return b"".join((memoryview(body.rstrip())[:-1], more))
 
 
 def _read_usual(body: bytes) -> _UsualChat | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.edge.client import BODY_TIMEOUT_S, Client, ClientLeft, Headers, too_large, too_slow
+from gateway.edge.filling import LEAST_BYTES, Filling
 
 if TYPE_CHECKING:
     from gateway.edge.protocol import EdgeProtocol
@@ -31,6 +32,7 @@ class DirectClient(Client):
         "_expects",
         "_flow",
         "_late",
+        "_passed_by",
         "_pieces",
         "_protocol",
         "_room",
@@ -38,12 +40,12 @@ class DirectClient(Client):
         "_task",
         "_transport",
         "_waiter",
-        "_waits_since",
         "disconnected",
         "endpoint",
         "keep_alive",
         "message_event",
         "response_complete",
+        "waits_since",
     )
 
     def __init__(
@@ -63,7 +65,9 @@ class DirectClient(Client):
         """What may gather before it is taken, or else reading pauses."""
         self._complete = self._late = False
         self._waiter: asyncio.Future[None] | None = None
-        self._waits_since = 0.0
+        self.waits_since = 0.0
+        self._passed_by = False
+        """The parser did not see all of the body."""
         self._task: asyncio.Task[Any] | None = None
 
     # -- the protocol's side
@@ -74,7 +78,7 @@ class DirectClient(Client):
             return
         self._pieces.append(data)
         self._size += len(data)
-        self._waits_since = self._protocol.loop.time()
+        self.waits_since = self._protocol.loop.time()
         if self._size > self._room:
             if self._waiter is not None:
                 self._wake()
@@ -94,7 +98,7 @@ class DirectClient(Client):
         self._wake()
 
     def sweep(self, now: float) -> None:
-        if self._waiter is not None and now - self._waits_since > BODY_TIMEOUT_S:
+        if self._waiter is not None and now - self.waits_since > BODY_TIMEOUT_S:
             self._late = True
             self._wake()
 
@@ -108,11 +112,32 @@ class DirectClient(Client):
         self._refuse_declared(most)
         self._room = most
         if not self._complete and self._size <= most:
+            left = self._declared() - self._size
+            if left >= LEAST_BYTES and not self.disconnected:
+                return await self._filled(self._size + left)
             await self._more()
         if self._size > most:
             self._pieces.clear()
             raise too_large(most)
         return self._taken()
+
+    def _declared(self) -> int:
+        """The body's length in bytes, where it was told."""
+        told = self.header(b"content-length")
+        return 0 if told is None or self.header(b"transfer-encoding") is not None else int(told)
+
+    async def _filled(self, size: int) -> bytes:
+        """A body of `size` bytes, past the parser."""
+        self._flow.pause_reading()
+        filling = Filling(self._protocol, self, self._pieces, size)
+        self._pieces, self._passed_by = [], True
+        await self._more()
+        self.body_read = True
+        return filling.body()
+
+    async def _drained(self) -> bool:
+        """Never where the parser has lost its place."""
+        return not self._passed_by and await super()._drained()
 
     async def piece(self) -> tuple[bytes, bool]:
         self._room = 0
@@ -133,7 +158,7 @@ class DirectClient(Client):
             self._expects = False
             protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         protocol.flow.resume_reading()
-        self._waits_since = protocol.loop.time()
+        self.waits_since = protocol.loop.time()
         while self._size <= self._room and not self._complete:
             if self.disconnected:
                 raise ClientLeft

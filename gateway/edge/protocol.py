@@ -143,6 +143,10 @@ class EdgeProtocol(HttpToolsProtocol):
         else:
             super().on_body(body)
 
+    def body_passed_by(self) -> None:
+        """The body came whole without the parser (`filling`): what follows is another request."""
+        self.parser = httptools.HttpRequestParser(self)
+
     def on_message_complete(self) -> None:
         if self._reading is not None:
             self._reading.fed_all()

@@ -359,3 +359,55 @@ async def test_a_chunk_of_a_wrong_size_is_a_fault(edge: EdgeProcess, dial: Dial)
         assert status == 200
         assert b"no HTTP/1.1" in body
         assert content(body).startswith("ab")
+
+
+@pytest.mark.parametrize("split", [1, 300_000, 2_000_000])
+@pytest.mark.parametrize("pause_s", [0.0, 0.05])
+async def test_a_large_body_arrives_whole(edge: EdgeProcess, dial: Dial, split: int, pause_s: float) -> None:
+    """It goes past the parser, which must find the next request behind it."""
+    data = "".join(chr(97 + i % 26) for i in range(1_500_000))
+
+    async with engine(whole) as up:
+        edge.serve(endpoint(up.port))
+        wire = await dial()
+        asked = message(messages=words(data))
+        behind = message(messages=words("next"))
+        wire.write(asked[: len(asked) - split] if split < len(asked) else asked[:20])
+        await asyncio.sleep(pause_s)
+        wire.write(asked[len(asked) - split :] + behind if split < len(asked) else asked[20:] + behind)
+        for _ in range(2):
+            assert (await wire.answer())[0] == 200
+        assert [c.json["messages"][0]["content"] for c in up.calls] == [data, "next"]
+        wire.write(asked)
+        assert (await wire.answer())[0] == 200
+        wire.leave()
+
+
+@pytest.mark.parametrize("end", ["leaves", "closes its side"])
+async def test_a_client_that_leaves_within_a_large_body(edge: EdgeProcess, dial: Dial, end: str) -> None:
+    async with engine(whole) as up:
+        edge.serve(endpoint(up.port))
+        wire = await dial()
+        asked = message(messages=words("a" * 1_500_000))
+        wire.write(asked[:900_000])
+        await asyncio.sleep(0.1)
+        if end == "leaves":
+            wire.leave()
+        else:
+            wire.writer.write_eof()
+            assert await wire.ended() == b""
+        assert (await edge_answers(dial))[0] == 200
+        assert len(up.calls) == 1
+
+
+async def edge_answers(dial: Dial) -> tuple[int, bytes, bytes]:
+    wire = await dial()
+    wire.write(message())
+    return await wire.answer()
+
+
+async def test_a_large_body_that_nobody_may_send(edge: EdgeProcess, dial: Dial) -> None:
+    """Refused by its first bytes; the connection ends behind the answer."""
+    wire = await dial()
+    wire.write(message(body=b"x" * 1_000_000).replace(AUTH["authorization"].encode(), b"Bearer llmgw_wrong"))
+    assert (await wire.answer())[0] == 401
