@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_ready
 from django.conf import settings
 
-from gateway.control import gauges, kept, publishing, retention
+from gateway.control import gauges, kept, ledger, publishing, retention
 from gateway.control.ingesting import ingest as ship
 from llmgw import metrics
 
@@ -29,6 +29,14 @@ def publish() -> None:
         gauges.push(settings.MACHINE.spool_dir)
     except (redis.RedisError, OSError) as e:
         log.warning("the snapshot could not be published: %s", type(e).__name__)
+
+
+@shared_task(name="gateway.ledger")
+def seed_ledger() -> None:
+    try:
+        ledger.watch(settings.MACHINE.spool_dir)
+    except (redis.RedisError, OSError) as e:
+        log.warning("the ledger could not be looked at: %s", type(e).__name__)
 
 
 @shared_task(name="gateway.tidy")

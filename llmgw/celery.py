@@ -19,6 +19,7 @@ app.conf.beat_schedule = {
         "fleet.reconcile": 2.0,
         "gateway.publish": 2.0,
         "gateway.ingest": 1.0,
+        "gateway.ledger": 2.0,
         "gateway.tidy": 300.0,
     }.items()
 }

@@ -102,7 +102,7 @@ def _said(kind: str, id: str, limits: Limits, clock: _Clock, zone: str) -> snaps
     if limits.budget is None:
         return snapshot.LevelLimits(kind, id, limits)
     period = clock.running(limits.period, zone)
-    return snapshot.LevelLimits(kind, id, limits, period.name, period.until)
+    return snapshot.LevelLimits(kind, id, limits, period.name, period.until, period.since)
 
 
 def models() -> snapshot.Catalog:

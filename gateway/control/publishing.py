@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from gateway.control import ledger
 from gateway.control.parts import BUILD, DEPENDS
 from gateway.control.redis import client
 from gateway.core import snapshot
@@ -54,6 +55,8 @@ def _part(name: str) -> bool:
         had = _text(client().hget(STAMPS, name))
         known, _, digest = had.partition(" ")
         part = BUILD[name]()
+        if isinstance(part, snapshot.Tenancy):
+            ledger.seed_quietly(part)  # before an edge hears of a budget, what is spent of it is known
         now = hashlib.sha256(snapshot.encode(part)).hexdigest()[:32]
         if digest == now and client().exists(snapshot.PREFIX + name):
             return False

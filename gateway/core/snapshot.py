@@ -22,8 +22,8 @@ VERSIONS = "llmgw:snapshot:versions"
 
 @dataclass(frozen=True, slots=True)
 class LevelLimits:
-    """What one level of the tree allows. `until`: when its budget's period ends (Unix seconds), 0 without one;
-    `period` names the period that is running, `2026-11`."""
+    """What one level of the tree allows. `since`, `until`: when its budget's period began and ends (Unix seconds), 0
+    without one; `period` names the period that is running, `2026-11`."""
 
     level: str
     """organisation | team | project | key."""
@@ -31,6 +31,7 @@ class LevelLimits:
     limits: Limits
     period: str = ""
     until: float = 0.0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,12 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`name` is `2026-11-29`, `2026-W48`, `2026-11` or `total`; `until` Unix seconds, 0 where it never ends."""
+    """`name` is `2026-11-29`, `2026-W48`, `2026-11` or `total`. `until` and `since` are Unix seconds, 0 where it never
+    ends or ever began."""
 
     name: str
     until: float
+    since: float = 0.0
 
 
 def running(period: Period, zone: tzinfo, now: float) -> Running:
@@ -27,15 +29,21 @@ def running(period: Period, zone: tzinfo, now: float) -> Running:
     today = datetime.fromtimestamp(now, zone).date()
     match period:
         case "day":
-            return Running(today.isoformat(), _begins(today + _DAY, zone, now))
+            return Running(today.isoformat(), _begins(today + _DAY, zone, now), _began(today, zone))
         case "week":
             year, week, weekday = today.isocalendar()
-            return Running(f"{year}-W{week:02}", _begins(today + (8 - weekday) * _DAY, zone, now))
+            monday = today + (1 - weekday) * _DAY
+            return Running(f"{year}-W{week:02}", _begins(monday + 7 * _DAY, zone, now), _began(monday, zone))
         case "month":
-            following = (today.replace(day=1) + 31 * _DAY).replace(day=1)
-            return Running(f"{today:%Y-%m}", _begins(following, zone, now))
+            first = today.replace(day=1)
+            following = (first + 31 * _DAY).replace(day=1)
+            return Running(f"{today:%Y-%m}", _begins(following, zone, now), _began(first, zone))
         case "total":
             return Running("total", 0.0)
+
+
+def _began(day: date, zone: tzinfo) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()
 
 
 def _begins(day: date, zone: tzinfo, now: float) -> float:

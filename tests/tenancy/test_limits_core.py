@@ -146,7 +146,8 @@ def test_the_same_moment_is_three_days_around_the_world() -> None:
 
 def test_weeks_are_iso_weeks() -> None:
     found = periods.running("week", UTC, datetime(2027, 1, 2, tzinfo=UTC).timestamp())
-    assert found == periods.Running("2026-W53", datetime(2027, 1, 4, tzinfo=UTC).timestamp())
+    since, until = datetime(2026, 12, 28, tzinfo=UTC), datetime(2027, 1, 4, tzinfo=UTC)
+    assert found == periods.Running("2026-W53", until.timestamp(), since.timestamp())
     assert periods.running("total", UTC, 0.0) == periods.Running("total", 0.0)
 
 
