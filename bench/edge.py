@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +44,19 @@ class Edge:
 
 
 @contextmanager
-def edge(engine: Engine, which: Cores, folder: Path, run: Sequence[str] = ("-m", "gateway.edge")) -> Iterator[Edge]:
-    """The edge on its core, with Redis on the load's. `run` may put a profiler in between."""
+def edge(
+    engine: Engine,
+    which: Cores,
+    folder: Path,
+    run: Sequence[str] = ("-m", "gateway.edge"),
+    other: Mapping[str, Part] | None = None,
+) -> Iterator[Edge]:
+    """The edge on its core, with Redis on the load's. `run` may put a profiler in between, `other` parts of the
+    snapshot take the place of the usual ones."""
     this = _state_directory(folder)
     with ExitStack() as stack:
         redis_pid = stack.enter_context(_redis(this, which.load))
-        _publish(this, engine)
+        _publish(this, {**parts(engine), **(other or {})})
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=2048))
         port = listener.getsockname()[1]
         log = this.logs_dir / "edge.log"
@@ -97,16 +104,16 @@ def _redis(this: machine.Machine, core: int) -> Iterator[int]:
         processes.end(process)
 
 
-def _publish(this: machine.Machine, engine: Engine) -> None:
+def _publish(this: machine.Machine, parts: Mapping[str, Part]) -> None:
     """The four parts, as `gateway.control` would put them."""
     with redis.Redis.from_url(this.redis_url) as client:
-        for name, part in _parts(engine).items():
+        for name, part in parts.items():
             client.set(snapshot.PREFIX + name, snapshot.encode(part))
             client.hset(snapshot.VERSIONS, name, part.version)
             client.publish(snapshot.CHANNEL, name)
 
 
-def _parts(engine: Engine) -> dict[str, Part]:
+def parts(engine: Engine) -> dict[str, Part]:
     """A key among a thousand others, and each model on a replica per port of the mock engine."""
     entry = KeyEntry(id="k" * 16, name="bench", project="p" * 16, allow=(MODEL, PACED))
     keys = {key_hash(f"llmgw_other-{i}"): KeyEntry(f"{i:016x}", f"other {i}", "p" * 16) for i in range(OTHER_KEYS)}

@@ -30,6 +30,7 @@ class Others:
     def __init__(self, edge_id: str, fleet: Fleet) -> None:
         self.id, self._fleet = edge_id, fleet
         self._number = self._alive = 0
+        self._alive_at = 0.0
         self._heard: dict[bytes, tuple[int, float]] = {}
         """Edge → the last number, and our time when it came."""
         self.waits: dict[str, float] = {}
@@ -37,7 +38,8 @@ class Others:
 
     @property
     def edges(self) -> int:
-        """How many there are, as last heard; this one too."""
+        """How many there are, this one too: the most that were heard in the last minute, for a Redis that was emptied
+        knows of none."""
         return 1 + self._alive
 
     def mine(self, waits: dict[str, float] | None = None) -> bytes:
@@ -72,7 +74,8 @@ class Others:
                 for model, weight in said.waits.items():
                     waits[model] = waits.get(model, 0.0) + weight
         self._heard = {edge: seen for edge, seen in self._heard.items() if edge in words}
-        self._alive = alive
+        if alive >= self._alive or now - self._alive_at > FORGET_S:
+            self._alive, self._alive_at = alive, now
         self._share(total)
         self.waits = waits
         return gone

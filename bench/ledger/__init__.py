@@ -1,0 +1,1 @@
+"""What the ledger costs a request, and whether its limits hold in a storm."""
