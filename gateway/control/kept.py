@@ -86,7 +86,7 @@ def bodies(request_id: str) -> Bodies:
         raise NotFound(
             "not_kept",
             f"nothing is kept of {request_id}: its project keeps no requests, or not this one, or its hours are over",
-            "llmgw request list",
+            "llmgw keep show",
         )
     return Bodies(
         id=row.request_id,
@@ -104,6 +104,16 @@ def bodies(request_id: str) -> Bodies:
 
 def is_kept(request_id: str) -> bool:
     return KeptRequest.objects.filter(request_id=request_id).exists()
+
+
+def project_of(request_id: str) -> str:
+    """For which project it is kept; empty where it is not."""
+    return KeptRequest.objects.filter(request_id=request_id).values_list("project", flat=True).first() or ""
+
+
+def replay_of(request_id: str) -> str:
+    """The request that it repeats; empty where it repeats none."""
+    return KeptRequest.objects.filter(request_id=request_id).values_list("replay_of", flat=True).first() or ""
 
 
 def replays(request_id: str) -> list[str]:

@@ -13,7 +13,7 @@ from gateway.core import principal, telling
 from gateway.core.errors import GatewayError
 from gateway.core.snapshot import LevelLimits, ModelEntry
 from llmgw.fold import fold
-from llmgw.price import NANO
+from llmgw.money import written
 from tenancy import selectors as tenancy
 from tenancy.core.tree import allows
 from tenancy.models import Key, Person, Project
@@ -73,7 +73,20 @@ def _limited(row: Key) -> list[Reason]:
     levels: list[LevelLimits] = [*(scope.limits if scope is not None else ())]
     if entry is not None and entry.limits is not None:
         levels.append(entry.limits)
-    return [Reason("limits", f"the {level.level} allows {_figures(level)}") for level in levels]
+    refs = {
+        "organisation": row.project.team.organisation.path,
+        "team": row.project.team.path,
+        "project": row.project.path,
+        "key": f"key:{row.prefix}",
+    }
+    return [
+        Reason(
+            "limits",
+            f"the {level.level} allows {_figures(level)}",
+            f"llmgw limits show {shlex.quote(refs[level.level])}",
+        )
+        for level in levels
+    ]
 
 
 def _figures(level: LevelLimits) -> str:
@@ -86,7 +99,7 @@ def _figures(level: LevelLimits) -> str:
     words = [text.format(f"{figure:,}") for figure, text in said if figure is not None]
     if limits.budget is not None:
         each = "in all" if limits.period == "total" else f"a {limits.period}"
-        words.append(f"{limits.budget / NANO:.2f} {each}")
+        words.append(f"{written(limits.budget)} {each}")
     return ", ".join(words)
 
 
@@ -128,7 +141,7 @@ def _may_not_use(who: principal.Principal, row: Key, model: str) -> Reason | Non
         sentence = (
             f"a request would be refused: nothing of {row.project.path} may leave the cluster, and {entry.name} is"
         )
-        return Reason("must_stay", f"{sentence} served outside", "llmgw project list")
+        return Reason("must_stay", f"{sentence} served outside", f"llmgw limits show {shlex.quote(row.project.path)}")
     if entry.state != "serving":
         sentence = f"a request would be refused with 503: {entry.name} is {entry.state.replace('_', ' ')}"
         because = f": {entry.reason}" if entry.reason else ""
@@ -141,8 +154,12 @@ def _narrowing(row: Key, model: str) -> tuple[str, str]:
     project = row.project
     for level in (project.team.organisation, project.team, project):
         if not allows(level.allow, model):
-            return f"{type(level).__name__.lower()} {level.path}", ""
-    return "key itself", f"{_another(row)} --allow {model}"
+            return f"{type(level).__name__.lower()} {level.path}", _allow(level.path, level.allow, model)
+    return "key itself", _allow(f"key:{row.prefix}", row.allow, model)
+
+
+def _allow(ref: str, allow: list[str] | None, model: str) -> str:
+    return f"llmgw limits set {shlex.quote(ref)} --allow {shlex.quote(','.join([*(allow or ()), model]))}"
 
 
 def _another(row: Key) -> str:

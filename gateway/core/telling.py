@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agent.wire.reason import Reason
-from llmgw.price import NANO
+from llmgw.money import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _took(request: Told) -> str:
     if request.completion_tokens is not None:
         parts.append(f"{request.completion_tokens} answered")
     if request.cost is not None:
-        parts.append(money(request.cost))
+        parts.append(written(request.cost) if request.cost else "free")
     return f"; {', '.join(parts)}" if parts else ""
 
 
@@ -150,6 +151,8 @@ def _why(request: Told) -> list[Reason]:
         ]
     if request.outcome == "ok":
         return []
+    if request.code in _LIMITS:
+        return [_limit(request)]
     what, command = _CODES.get(request.code, ("", ""))
     names = {"model": request.model or request.asked, "key": request.key, "project": request.project_path}
     if not names["project"]:
@@ -157,6 +160,23 @@ def _why(request: Told) -> list[Reason]:
     if not what:
         return []
     return [Reason(request.code, what.format(**names), command.format(**names) if _full(command, names) else "")]
+
+
+def _limit(request: Told) -> Reason:
+    """Which level's limit it met, and the command that raises it: both are in the refusal's sentence."""
+    organisation, team = request.project_path.partition("/")[0], request.project_path.rpartition("/")[0]
+    levels = {
+        "this key": f"key:{request.key}",
+        "this project's team": team,
+        "this project's organisation": organisation,
+        "this project": request.project_path,
+    }
+    level = next((ref for words, ref in levels.items() if request.reason.startswith(words)), "")
+    option = next((name for words, name in _OPTIONS if words in request.reason), "")
+    if not level or level == "key:":
+        return Reason(request.code, _LIMITS[request.code], _CHAT_LIMITS if "account" in request.reason else "")
+    command = f"llmgw limits set {shlex.quote(level)} {option}" if option else f"llmgw limits show {shlex.quote(level)}"
+    return Reason(request.code, _LIMITS[request.code], command)
 
 
 def _full(command: str, names: Mapping[str, str]) -> bool:
@@ -195,16 +215,6 @@ def span(milliseconds: float | None) -> str:
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"
 
 
-def money(nano: int) -> str:
-    """Nano-units as units, with the digits that it takes to tell them from nothing."""
-    if not nano:
-        return "free"
-    for digits in (2, 4, 6, 9):
-        if nano % 10 ** (9 - digits) == 0 or nano * 10**digits >= 20 * NANO:
-            return f"{nano / NANO:.{digits}f}"
-    return f"{nano / NANO:.9f}"
-
-
 _CODES = {
     "model_forbidden": (
         "the model {model} is not among those that the key and the levels above it allow",
@@ -217,9 +227,24 @@ _CODES = {
     "no_capacity": ("there was no room for a replica of {model}", "llmgw explain-placement {model}"),
     "engine_busy": ("every replica of {model} had asked for a pause", "llmgw replica list --model {model}"),
     "engine_unauthorized": ("the engine did not take the gateway's key", "llmgw replica list --model {model}"),
+    "ledger_away": ("limits and budgets could not be checked, for Redis did not answer", "llmgw status"),
     "gateway_stopping": ("the gateway was being restarted", "llmgw status"),
     "books_closed": ("the gateway could not write its books, and serves nothing unaccounted", "llmgw status"),
     "unsupported_endpoint": ("the model does not answer that kind of request", "llmgw model show {model}"),
     "internal_error": ("a fault of the gateway", "llmgw logs edge"),
 }
 """A code's meaning, and the command that would change it or show more."""
+_LIMITS = {
+    "rate_limit_exceeded": "a limit of a level that it counts for was met",
+    "insufficient_quota": "the budget of a level that it counts for is spent",
+}
+_OPTIONS = (
+    ("requests a minute", "--rpm N"),
+    ("no requests at all", ""),
+    ("tokens a minute", "--tpm N"),
+    ("a minute: it can never fit", "--tpm N"),
+    ("requests at once", "--concurrent N"),
+    ("of its budget", "--budget AMOUNT"),
+)
+"""What `gateway.core.ledger.refusals` says of a limit, and the option that sets it."""
+_CHAT_LIMITS = "llmgw config show"

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from llmgw.portal import assets, listing, signs, words
+from llmgw.price import NANO
 
 register = template.Library()
 
@@ -64,6 +65,16 @@ def figure(value: float | int | str | None, digits: int = 0, unit: str = "") -> 
         return unknown()
     shown = formats.number_format(round(float(value), digits), decimal_pos=digits, force_grouping=True)
     return format_html("{}{}", shown, f" {unit}" if unit else "")
+
+
+@register.simple_tag
+def money(nano: int | str | None) -> SafeString:
+    """Nano-units as units of the currency, with the digits that it takes to tell them from nothing."""
+    if nano is None or nano == "":
+        return unknown()
+    amount = int(nano)
+    digits = next((d for d in (2, 4, 6) if not amount or abs(amount) * 10**d >= 20 * NANO), 9)
+    return figure(amount / NANO, digits)
 
 
 @register.simple_tag

@@ -9,7 +9,12 @@ import pytest
 from django.core.management import get_commands, load_command_class
 
 from gateway.core import telling
-from gateway.core.telling import Told, money, span, tell
+from gateway.core.ledger import refusals
+from gateway.core.ledger.refusals import Limit
+from gateway.core.ledger.worst import Worst
+from gateway.core.snapshot import LevelLimits
+from gateway.core.telling import Told, span, tell
+from tenancy.core.limits import Limits
 
 ID = "req_01"
 
@@ -90,8 +95,21 @@ def test_rows_of_the_books_are_read_as_they_come() -> None:
 
 def test_figures_as_people_say_them() -> None:
     assert [span(x) for x in (None, 84.4, 1234.0, 250_000.0)] == ["an unknown time", "84 ms", "1.2 s", "250 s"]
-    amounts = (0, 2_100_000, 1_500_000_000, 123, 42_123_456_789)
-    assert [money(x) for x in amounts] == ["free", "0.0021", "1.50", "0.000000123", "42.12"]
+
+
+@pytest.mark.parametrize(
+    ("level", "limits", "limit", "command"),
+    [
+        ("key", Limits(rpm=60), Limit.REQUESTS, "llmgw limits set key:k1 --rpm N"),
+        ("project", Limits(tpm=60), Limit.TOKENS, "llmgw limits set a/b/c --tpm N"),
+        ("team", Limits(concurrent=6), Limit.CONCURRENT, "llmgw limits set a/b --concurrent N"),
+        ("organisation", Limits(budget=60), Limit.BUDGET, "llmgw limits set a --budget AMOUNT"),
+    ],
+)
+def test_a_limit_that_was_met_names_its_level(level: str, limits: Limits, limit: Limit, command: str) -> None:
+    error = refusals.refusal(LevelLimits(level, "x", limits), limit, 1000, 60, 5, Worst(10, 10, False, 10))
+    found = tell(Told(ID, "refused", code=error.name, reason=error.sentence, key="k1", project_path="a/b/c"))
+    assert found[1].command == command
 
 
 def test_every_command_that_a_code_leads_to_exists() -> None:

@@ -1,0 +1,105 @@
+"""The requests' pages: found by what the address says, what was said shown to whom it may be, two answers compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from gateway.core import kept
+from gateway.models import KeptRequest, Usage
+from llmgw.cluster.models import AuditEntry
+from tenancy.models import Membership, Person
+from tests.portal import seed
+
+REQUEST = "req_" + "0" * 26
+OTHER = "req_" + "0" * 25 + "1"
+
+
+def keep(project: str, request_id: str, text: str, replay_of: str = "") -> None:
+    asked = {"model": "tiny", "temperature": 0.5, "messages": [{"role": "user", "content": "<b>why</b>?"}]}
+    answered = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+    request, answer = (json.dumps(x).encode() for x in (asked, answered))
+    KeptRequest.objects.create(
+        request_id=request_id, at=timezone.now(), project=project, endpoint="chat", model="tiny", stream=False,
+        request=kept.packed(request), answer=kept.packed(answer), request_bytes=len(request),
+        answer_bytes=len(answer), replay_of=replay_of,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def both(seeded: seed.Seeded) -> seed.Seeded:
+    keep(seeded.project.public_id, REQUEST, "the cat sat <i>here</i>")
+    keep(seeded.project.public_id, OTHER, "the dog sat", REQUEST)
+    return seeded
+
+
+def signed_in(person: Person) -> Client:
+    client = Client()
+    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def test_a_request_is_told_and_drawn(admin: Client) -> None:
+    Usage.objects.filter(request_id=REQUEST).update(
+        queued_ms=120.0, dispatched_ms=300.0, ttft_ms=500.0, attempts=2,
+        hops=["tiny@r-1: the engine cannot be reached"],
+        cached_tokens=60, cost=2_100_000, tags={"feature": "search"}, session="s-1",
+    )  # fmt: skip
+    page = admin.get(f"/admin/requests/{REQUEST}").content.decode()
+    assert f"{REQUEST} asked for tiny, was answered by r-0000000000 on node-1" in page
+    for words in ("waited to be let in", "attempts that failed", "until the first token", "answering"):
+        assert words in page
+    for shown in ("tiny@r-1: the engine cannot be reached", "feature=search", "s-1", "0.0021", "(50"):
+        assert shown in page
+    assert 'role="img" aria-labelledby="life-words"' in page
+
+
+@pytest.mark.usefixtures("both")
+def test_what_was_said_is_shown_and_told(admin: Client) -> None:
+    page = admin.get(f"/admin/requests/{REQUEST}/said").content.decode()
+    assert "&lt;b&gt;why&lt;/b&gt;?" in page
+    assert "the cat sat &lt;i&gt;here&lt;/i&gt;" in page
+    assert "<i>here" not in page
+    assert AuditEntry.objects.filter(action="request.read", subject=REQUEST, actor=seed.ADMIN).count() == 1
+    assert f"/admin/requests/{REQUEST}/compare/{OTHER}" in admin.get(f"/admin/requests/{REQUEST}").content.decode()
+
+
+@pytest.mark.usefixtures("both")
+def test_two_answers_beside_each_other(admin: Client) -> None:
+    page = admin.get(f"/admin/requests/{REQUEST}/compare/{OTHER}").content.decode()
+    assert "<mark>cat</mark>" in page
+    assert "<mark>dog</mark>" in page
+    assert admin.get(f"/admin/requests/{REQUEST}/compare/req_none").status_code == 404
+
+
+def test_owners_of_the_project_may_look_and_its_members_not(both: seed.Seeded) -> None:
+    member, project = both.member, both.project
+    addresses = [f"/admin/requests/{REQUEST}{more}" for more in ("", "/said", f"/compare/{OTHER}")]
+    for address in addresses:
+        assert signed_in(member).get(address).status_code == 403
+    assert signed_in(member).post(f"/admin/requests/{REQUEST}/replay", {"model": "tiny"}).status_code == 403
+    assert not AuditEntry.objects.filter(action__startswith="request.").exists()
+    Membership.objects.filter(person=member).update(role=Membership.Role.OWNER)
+    for address in addresses:
+        answer = signed_in(member).get(address)
+        assert answer.status_code == 200
+        assert 'href="/admin/replicas' not in answer.content.decode()
+    outsider = Person.objects.create_user("out@example.com", "x" * 12)
+    assert signed_in(outsider).get(addresses[1]).status_code == 403
+    assert project.public_id
+
+
+@pytest.mark.usefixtures("both")
+def test_a_replay_that_cannot_be_is_said_in_the_house(admin: Client, settings: Any) -> None:
+    from dataclasses import replace
+
+    settings.MACHINE = replace(settings.MACHINE, port=1)
+    answer = admin.post(f"/admin/requests/{REQUEST}/replay", {"model": "tiny"})
+    assert answer.status_code == 409
+    assert "did not answer" in answer.content.decode()
+    assert admin.post(f"/admin/requests/{REQUEST}/replay", {}).status_code == 422
+    assert admin.post("/admin/requests/req_none/replay", {"model": "tiny"}).status_code == 404
