@@ -8,8 +8,9 @@ _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 def request_id(now_ms: int, random80: int) -> str:
     """`random80` has 80 random bits."""
-    value = (now_ms & 0xFFFFFFFFFFFF) << 80 | random80
-    return "req_" + "".join([_PAIRS[value >> shift & 1023] for shift in _SHIFTS])
-
-
-_SHIFTS = range(120, -1, -10)
+    high, low, two = random80 >> 40, random80 & 0xFFFFFFFFFF, _PAIRS
+    return (
+        f"req_{two[now_ms >> 40 & 255]}{two[now_ms >> 30 & 1023]}{two[now_ms >> 20 & 1023]}{two[now_ms >> 10 & 1023]}"
+        f"{two[now_ms & 1023]}{two[high >> 30]}{two[high >> 20 & 1023]}{two[high >> 10 & 1023]}{two[high & 1023]}"
+        f"{two[low >> 30]}{two[low >> 20 & 1023]}{two[low >> 10 & 1023]}{two[low & 1023]}"
+    )

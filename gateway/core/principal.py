@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from gateway.core.errors import GatewayError, NotAllowed, WrongKey
 from gateway.core.snapshot import KeyEntry, LevelLimits, Scope, Tenancy
@@ -10,8 +12,7 @@ from llmgw.fold import fold
 from llmgw.keys import CHAT_PREFIX, REPLAY_PREFIX, ReplayToken, key_hash, verify_chat, verify_replay
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """`key` is empty where a chat page speaks for `person`."""
 
     scope: Scope

@@ -1,18 +1,16 @@
 """The two lines that every request leaves in an edge's spool: an intent before dispatch, a settlement after.
 
 The spool is append-only JSON lines, shipped by one process with inserts that are idempotent by request id. An
-intent whose edge died before settling becomes a row marked estimated.
+intent whose edge died before settling becomes a row marked estimated. They are structs: a frozen dataclass of so many
+fields takes ten times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(msgspec.Struct, frozen=True):
     id: str
     at: float
     """Unix seconds."""
@@ -33,12 +31,11 @@ class Intent:
     """`x-session-id`, as the client gave it."""
     end_user: str = ""
     """OpenAI's `user`: the client's own name for whom it serves."""
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
     """From `metadata` and `x-llmgw-tags`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(msgspec.Struct, frozen=True):
     id: str
     outcome: str
     """ok | client_left | engine_failed | refused | timed_out."""

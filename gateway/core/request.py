@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,8 +19,7 @@ _TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 _PARTS = frozenset({"text", "refusal", "input_audio", "audio_url", "video_url", "file", "thinking", *_IMAGES})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     endpoint: str
     asked: str
     """The model's name as the client gave it."""

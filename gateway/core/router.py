@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from agent.wire.reason import Reason
 from gateway.core.breaker import CLOSED
 from gateway.core.load import Load
@@ -36,8 +38,7 @@ _FULL_S = 0.02
 """What a replica that is full but for no queue costs: a batch makes each of its members slower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """`tried`: replicas that failed this request already. `session`: its seed, None without one. `now` is monotonic."""
 
     now: float

@@ -7,7 +7,7 @@ the client is gone; to the rest of uvicorn it looks like one of its own request-
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -37,14 +37,15 @@ class DirectClient(Client):
         "_protocol",
         "_room",
         "_size",
-        "_task",
         "_transport",
         "_waiter",
+        "_watched",
         "disconnected",
         "endpoint",
         "keep_alive",
         "message_event",
         "response_complete",
+        "task",
         "waits_since",
     )
 
@@ -68,7 +69,9 @@ class DirectClient(Client):
         self.waits_since = 0.0
         self._passed_by = False
         """The parser did not see all of the body."""
-        self._task: asyncio.Task[Any] | None = None
+        self._watched = False
+        self.task: asyncio.Task[None] | None = None
+        """Which serves it."""
 
     # -- the protocol's side
 
@@ -92,9 +95,9 @@ class DirectClient(Client):
     def lost(self) -> None:
         """The connection is gone."""
         self.disconnected = True
-        if self._task is not None and not self.response_complete:
+        if self._watched and self.task is not None and not self.response_complete:
             self.left = True
-            self._task.cancel()
+            self.task.cancel()
         self._wake()
 
     def sweep(self, now: float) -> None:
@@ -173,10 +176,10 @@ class DirectClient(Client):
     def watch(self) -> None:
         if self.disconnected:
             raise ClientLeft
-        self._task = asyncio.current_task()
+        self._watched = True
 
     def unwatch(self) -> None:
-        self._task = None
+        self._watched = False
 
     async def _whole(self, status: int, headers: Headers, body: bytes, last: bool) -> None:
         if self._protocol.flow.write_paused:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from math import ceil
+from random import getrandbits
 from typing import TYPE_CHECKING
 
 from agent.wire.reason import Reason
@@ -41,7 +41,7 @@ class Exchange:
         self.loop = edge.loop
         self.began = time.perf_counter()  # the loop's clock counts whole milliseconds
         self.at = time.time()
-        self.id = ids.request_id(int(self.at * 1000), secrets.randbits(80))
+        self.id = ids.request_id(int(self.at * 1000), getrandbits(80))
         self.headers: Headers = [(b"x-request-id", self.id.encode())]
         self.who: principal.Principal | None = None
         self.request: requests.Request | None = None

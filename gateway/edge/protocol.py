@@ -7,7 +7,6 @@ made for a request: one sweep a second looks at all connections.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +164,8 @@ class EdgeProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._serving = cycle
         if isinstance(cycle, DirectClient):
-            self.tasks.add(self.loop.create_task(self._infer(cycle)))
+            cycle.task = self.loop.create_task(self._infer(cycle))
+            self.tasks.add(cycle.task)
             return
         if cycle.scope["http_version"] == "1.0":
             app = _until_close(app, cycle)
@@ -178,7 +178,7 @@ class EdgeProtocol(HttpToolsProtocol):
             log.exception("an inference request failed")
             await client.refuse(errors.GatewayError("the gateway failed at this request: its log says why"), [])
         finally:
-            self.tasks.discard(asyncio.current_task())
+            self.tasks.discard(client.task)
             if not client.response_complete:
                 self.transport.close()
 

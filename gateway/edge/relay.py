@@ -102,12 +102,12 @@ async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Fa
 async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int) -> bytes | Failure:
     pieces: list[bytes] = []
     size = 0
-    while True:
+    while not waits.connection.ended:
         data = await waits.read()
         if isinstance(data, Failure):
             return data
         if not data:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            break
         if inflate is not None:
             try:
                 data = inflate(data)
@@ -117,6 +117,7 @@ async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int
         size += len(data)
         if size > most:
             return Failure(Kind.BAD_ANSWER, f"the engine's answer is larger than {most} bytes")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _inflater(connection: Connection) -> Callable[[bytes], bytes] | None:

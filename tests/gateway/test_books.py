@@ -7,11 +7,11 @@ import os
 import resource
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from gateway import selectors
 from gateway.control.ingesting import ingest
