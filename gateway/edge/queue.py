@@ -16,7 +16,7 @@ from gateway.core.admission.line import Line
 from gateway.core.admission.promise import Promise
 from gateway.core.admission.reckoning import Reckoning
 from gateway.core.admission.refusal import NotLetIn
-from gateway.core.admission.room import Room, partition, room_of, shares
+from gateway.core.admission.room import Room, cap, partition, room_of, shares, sure
 from gateway.core.snapshot import ModelEntry, Slo
 from gateway.edge.client import KEEPALIVE, Headers
 from gateway.edge.waits import open_stream
@@ -26,38 +26,54 @@ if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
 
 
-class Place(Entry):
+class Place:
     """One request's, from its coming to its end."""
 
-    __slots__ = ("door", "future", "let_in_at", "max_wait_s", "refused")
+    __slots__ = ("door", "over", "project", "since", "waiter")
 
-    def __init__(self, door: Door, band: int, project: str, key: str, weight: float, tokens: int, since: float) -> None:
-        super().__init__(band, project, key, weight, tokens, since)
-        self.door = door
-        self.future: asyncio.Future[None] | None = None
-        self.refused: NotLetIn | None = None
-        self.let_in_at = since
-        self.max_wait_s = 0.0
+    def __init__(self, door: Door, project: str, since: float, waiter: Waiter | None = None) -> None:
+        self.door, self.project, self.since, self.waiter = door, project, since, waiter
+        self.over = False
 
     @property
     def waits(self) -> bool:
-        return self.state is State.WAITS
+        return self.waiter is not None and self.waiter.state is State.WAITS
 
     @property
     def queued_ms(self) -> float | None:
         """None: it did not wait, or was never let in."""
-        return round((self.let_in_at - self.since) * 1000, 3) if self.let_in_at > self.since else None
-
-    def wake(self) -> None:
-        _wake(self.future)
+        waiter = self.waiter
+        if waiter is None or waiter.let_in_at is None or waiter.let_in_at == self.since:
+            return None
+        return round((waiter.let_in_at - self.since) * 1000, 3)
 
     def headers(self) -> Headers:
         """What the answer says of it."""
-        if self.state is State.WAITS:
-            position, eta_s = self.door.expects(self)
+        if self.waiter is None:
+            return []
+        if self.waits:
+            position, eta_s = self.door.expects(self.waiter)
             return refusal.place(position, eta_s)
         waited = self.queued_ms
         return [] if waited is None else [(b"x-llmgw-queued-ms", b"%d" % waited)]
+
+
+class Waiter(Entry):
+    """A request that could not be let in at once."""
+
+    __slots__ = ("future", "let_in_at", "max_wait_s", "refused")
+
+    def __init__(
+        self, band: int, project: str, key: str, weight: float, tokens: int, since: float, max_wait_s: float
+    ) -> None:
+        super().__init__(band, project, key, weight, tokens, since)
+        self.max_wait_s = max_wait_s
+        self.future: asyncio.Future[None] | None = None
+        self.refused: NotLetIn | None = None
+        self.let_in_at: float | None = None
+
+    def wake(self) -> None:
+        _wake(self.future)
 
 
 class Door:
@@ -67,6 +83,8 @@ class Door:
         self._edge, self.model = edge, model
         self.line, self.reckoning, self.promise = Line(), Reckoning(), Promise()
         self.slo: Slo | None = None
+        self.below = (0, 0, 0)
+        """Of each band: with fewer let in than that there surely is room, as of the last look."""
 
     def room(self, now: float, weight: float = 0.0) -> Room | None:
         """`weight`: of a project that has just come."""
@@ -79,65 +97,73 @@ class Door:
         own = line.weight() or weight
         return partition(found, line.held, own, others) if own else found
 
-    def come(self, place: Place) -> None:
+    def come(self, waiter: Waiter) -> None:
         """Somebody must wait, or is refused: raises `NotLetIn`."""
         line = self.line
-        line.wait(place)
-        self.pump(place.since)
-        if not place.waits:
+        line.wait(waiter)
+        self.pump(waiter.since)
+        if waiter.state is not State.WAITS:
             return
-        position, eta_s = self.expects(place)
-        most_s = place.max_wait_s
+        position, eta_s = self.expects(waiter)
+        most_s = waiter.max_wait_s
         if eta_s > most_s and (self.reckoning.known or not most_s):
-            line.left(place)
-            raise self._refused(place, refusal.TOO_LONG, position, eta_s, eta_s - most_s)
+            line.left(waiter)
+            raise self._refused(waiter, refusal.TOO_LONG, position, eta_s, eta_s - most_s)
         if line.waiting <= self._edge.snapshots.current.policies.queue_limit:
             return
-        out = line.put_out_for(place)
-        if out is not place:
-            assert isinstance(out, Place)
+        out = line.put_out_for(waiter)
+        if out is not waiter:
+            assert isinstance(out, Waiter)
             position, eta_s = self.expects(out)
             line.left(out)
             out.refused = self._refused(out, refusal.PUT_OUT, position, eta_s, eta_s)
             out.wake()
             return
-        line.left(place)
-        raise self._refused(place, refusal.FULL, position, eta_s, eta_s)
+        line.left(waiter)
+        raise self._refused(waiter, refusal.FULL, position, eta_s, eta_s)
 
-    def gives_up(self, place: Place) -> NotLetIn:
+    def gives_up(self, waiter: Waiter) -> NotLetIn:
         """It has waited for as long as it may."""
-        position, eta_s = self.expects(place)
-        self.line.left(place)
-        return self._refused(place, refusal.TIMED_OUT, position, eta_s, eta_s)
+        position, eta_s = self.expects(waiter)
+        self.line.left(waiter)
+        return self._refused(waiter, refusal.TIMED_OUT, position, eta_s, eta_s)
 
-    def expects(self, place: Place) -> tuple[int, float]:
+    def expects(self, waiter: Waiter) -> tuple[int, float]:
         """The position, from 1, and the expected wait in seconds of one that waits."""
-        requests, tokens = self.line.ahead(place)
+        requests, tokens = self.line.ahead(waiter)
         return requests + 1, self.reckoning.wait_s(tokens, self.line.held)
 
     def pump(self, now: float) -> None:
         """Let in whom there is room for."""
         line = self.line
         while line.waiting:
-            place = line.next(self.room(now))
-            if place is None:
+            waiter = line.next(self.room(now))
+            if waiter is None:
                 return
-            assert isinstance(place, Place)
-            place.let_in_at = now
-            self._edge.metrics.queued(self.model, bands.BANDS[place.band], now - place.since)
-            place.wake()
+            assert isinstance(waiter, Waiter)
+            waiter.let_in_at = now
+            if now > waiter.since:
+                self._edge.metrics.queued(self.model, bands.BANDS[waiter.band], now - waiter.since)
+            waiter.wake()
 
     def look(self, entry: ModelEntry | None, now: float) -> None:
-        """Once a second."""
-        policies = self._edge.snapshots.current.policies
+        """Once a second, and when the snapshot changed."""
+        edge, line = self._edge, self.line
+        policies = edge.snapshots.current.policies
         self.slo = entry.slo if entry is not None else None
         excess = self.promise.excess(self.slo, now) if self.slo is not None else 0.0
-        self.line.shares = shares(excess, (1.0, policies.queue_share_normal, policies.queue_share_batch))
-        self.line.sweep()
+        line.shares = shares(excess, (1.0, policies.queue_share_normal, policies.queue_share_batch))
+        room = sure(edge.fleet.of(self.model), policies.queue_overcommit, now)
+        if self.model in edge.others.waits:
+            room = 0
+        interactive, normal, batch = (cap(room, share) if room else 0 for share in line.shares)
+        self.below = interactive, normal, batch
+        line.sweep()
+        self.reckoning.fade()
         self.pump(now)
 
-    def _refused(self, place: Place, reason: str, position: int, eta_s: float, retry_s: float) -> NotLetIn:
-        self._edge.metrics.not_let_in(self.model, bands.BANDS[place.band], reason)
+    def _refused(self, waiter: Waiter, reason: str, position: int, eta_s: float, retry_s: float) -> NotLetIn:
+        self._edge.metrics.not_let_in(self.model, bands.BANDS[waiter.band], reason)
         return NotLetIn(reason, self.model, position, eta_s, retry_s)
 
 
@@ -161,55 +187,61 @@ class Doors:
         if door is None:
             door = self.by_model[entry.name] = Door(self._edge, entry.name)
             door.look(entry, time.monotonic())
-        scope, now = who.scope, time.monotonic()
+        asked, may = client.header(bands.HEADER), client.header(refusal.MAX_WAIT_HEADER)
+        band = bands.rank(who.band, asked)
+        most_s = self._edge.snapshots.current.policies.queue_max_wait_s
+        max_wait_s = most_s if may is None else refusal.max_wait_s(may, most_s)
+        line, scope, now = door.line, who.scope, time.monotonic()
+        if not line.waiting and (line.held < door.below[band] or line.free(band, door.room(now, scope.weight))):
+            line.enter()
+            return Place(door, scope.project, now)
         tokens = door.reckoning.tokens(request, len(exchange.raw), scope.project)
-        band = bands.rank(who.band, client.header(bands.HEADER))
-        place = Place(door, band, scope.project, who.key or who.person, scope.weight, tokens, now)
-        asked, most_s = client.header(refusal.MAX_WAIT_HEADER), self._edge.snapshots.current.policies.queue_max_wait_s
-        max_wait_s = most_s if asked is None else refusal.max_wait_s(asked, most_s)
-        if door.line.free(band, door.room(now, scope.weight)):
-            door.line.enter(place)
-        else:
-            place.max_wait_s = max_wait_s
-            door.come(place)
-        return place
+        waiter = Waiter(band, scope.project, who.key or who.person, scope.weight, tokens, now, max_wait_s)
+        door.come(waiter)
+        return Place(door, scope.project, now, waiter)
 
     async def wait(self, exchange: Exchange, place: Place) -> None:
         """Until it is let in; raises `NotLetIn`. A stream is kept open meanwhile."""
-        loop, policies = self._edge.loop, self._edge.snapshots.current.policies
-        gives_up_at = place.since + place.max_wait_s
+        loop, keepalive_s = self._edge.loop, self._edge.snapshots.current.policies.keepalive_s
+        waiter = place.waiter
+        assert waiter is not None
+        gives_up_at = place.since + waiter.max_wait_s
         streamed = exchange.request is not None and exchange.request.stream
-        keepalive_at = place.since + policies.keepalive_s if streamed else gives_up_at
-        while place.waits:
-            place.future = loop.create_future()
-            timer = loop.call_at(min(gives_up_at, keepalive_at), _wake, place.future)
+        keepalive_at = place.since + keepalive_s if streamed else gives_up_at
+        while waiter.state is State.WAITS:
+            waiter.future = loop.create_future()
+            timer = loop.call_at(min(gives_up_at, keepalive_at), _wake, waiter.future)
             try:
-                await place.future
+                await waiter.future
             finally:
                 timer.cancel()
             now = loop.time() + 0.001
             if not place.waits:
                 break
             if now >= gives_up_at:
-                raise place.door.gives_up(place)
+                raise place.door.gives_up(waiter)
             if now >= keepalive_at:
-                keepalive_at = now + policies.keepalive_s
+                keepalive_at = now + keepalive_s
                 await open_stream(exchange)
                 await exchange.client.send(KEEPALIVE)
-        if place.refused is not None:
-            raise place.refused
+        if waiter.refused is not None:
+            raise waiter.refused
 
     def over(self, exchange: Exchange, place: Place | None) -> None:
         """Once, however it ended: while it waited, or after it was let in."""
-        if place is None or place.state is State.OVER:
+        if place is None or place.over:
             return
-        door, line = place.door, place.door.line
-        if place.state is State.WAITS:
-            line.left(place)
+        place.over = True
+        door, waiter = place.door, place.waiter
+        line = door.line
+        if waiter is not None and waiter.let_in_at is None:
+            if waiter.state is State.WAITS:
+                line.left(waiter)
             return
         now = time.monotonic()
-        line.over(place, _learned(exchange, place, now))
-        door.pump(now)
+        line.over(waiter, _learned(exchange, place, now))
+        if line.waiting:
+            door.pump(now)
 
     def streamed(self, exchange: Exchange, place: Place | None, completion: int | None) -> None:
         """A stream ended well: its times count for what the model promises."""
@@ -217,7 +249,8 @@ class Doors:
             return
         ttft_s, duration_s = exchange.tally.ttft_s, time.perf_counter() - exchange.began
         tpot_s = (duration_s - ttft_s) / (completion - 1) if completion is not None and completion > 1 else None
-        place.door.promise.streamed(max(0.0, ttft_s - (place.let_in_at - place.since)), tpot_s, time.monotonic())
+        waited_s = (place.queued_ms or 0.0) / 1000
+        place.door.promise.streamed(max(0.0, ttft_s - waited_s), tpot_s, time.monotonic())
 
     def look(self) -> None:
         """Once a second, and when the snapshot changed: a replica may have come, or a setting."""
@@ -234,16 +267,16 @@ class Doors:
 
 def _learned(exchange: Exchange, place: Place, now: float) -> int | None:
     """The tokens that it took; None where nobody knows."""
-    if exchange.replica is None or exchange.request is None:
+    request = exchange.request
+    if exchange.replica is None or request is None:
         return 0  # it never came as far as a replica
     tally, found = exchange.tally, exchange.tally.usage
     prompt = found.prompt if found is not None else None
     answer = found.completion if found is not None else None
     if answer is None and tally.content_sent:
         answer = tally.estimated()
-    return place.door.reckoning.ends(
-        exchange.request, len(exchange.raw), place.project, prompt, answer, now - place.let_in_at
-    )
+    held_s = now - (place.since if place.waiter is None else place.waiter.let_in_at or now)
+    return place.door.reckoning.ends(request, len(exchange.raw), place.project, prompt, answer, held_s)
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:

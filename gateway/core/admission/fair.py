@@ -44,14 +44,6 @@ class Fair:
         self.weight = 0.0
         """Of the projects that wait."""
 
-    def enter(self, entry: Entry) -> None:
-        """It is let in and never waited."""
-        project, key = self._flows(entry)
-        project.line.passed(key, entry.tokens)
-        self._projects.passed(project, entry.tokens)
-        self.held += 1
-        entry.state = State.LET_IN
-
     def wait(self, entry: Entry) -> None:
         project, key = self._flows(entry)
         key.line[entry] = None

@@ -6,7 +6,7 @@ passed, whatever its share. Within a band projects share by weight (`fair`).
 
 from __future__ import annotations
 
-from gateway.core.admission.fair import Entry, Fair, State
+from gateway.core.admission.fair import Entry, Fair
 from gateway.core.admission.room import SHARES, Room, cap
 
 PASSES = 9
@@ -24,9 +24,8 @@ class Line:
         """Whether a request of `band` need not wait: nobody does, and there is room."""
         return not self.waiting and (room is None or not room.room or room.there < cap(room.room, self.shares[band]))
 
-    def enter(self, entry: Entry) -> None:
-        """`free` said so."""
-        self.bands[entry.band].enter(entry)
+    def enter(self) -> None:
+        """`free` said so. Whoever need not wait takes nothing from anybody, and is in nobody's books."""
         self.held += 1
 
     def wait(self, entry: Entry) -> None:
@@ -71,11 +70,12 @@ class Line:
         if not fair.waiting:
             self._passed[entry.band] = 0
 
-    def over(self, entry: Entry, tokens: int | None) -> None:
-        """One that was let in, once: what it took is settled, and its place is free."""
-        if entry.state is State.LET_IN:
+    def over(self, entry: Entry | None = None, tokens: int | None = None) -> None:
+        """One that was let in is over: its place is free, and where it waited for it (`entry`), what it took is
+        settled. Once for each."""
+        self.held -= 1
+        if entry is not None:
             self.bands[entry.band].over(entry, tokens)
-            self.held -= 1
 
     def put_out_for(self, entry: Entry) -> Entry:
         """The line is full with `entry` in it: who goes. Somebody of the lowest band below its own; within its own, see

@@ -79,6 +79,15 @@ def cap(room: int, share: float) -> int:
     return max(1, ceil(room * share - _EXACT))
 
 
+def sure(loads: Sequence[Load], overcommit: float, now: float) -> int:
+    """How many of ours there surely is room for, at a look."""
+    free = 0
+    for load in loads:
+        if not load.draining and load.resting_until <= now:
+            free += max(0, _room(load, overcommit) - load.foreign)
+    return free
+
+
 def partition(room: Room, held: int, own: float, others: float) -> Room:
     """The part of the room that is this edge's while requests wait at others too: by the weights of the projects that
     wait, `own` here and `others` elsewhere. Nobody then counts what the rest holds, so that none can starve another."""

@@ -28,7 +28,7 @@ class Flow(Generic[T]):
         """Requests of it that wait, and in `tokens` what they are reckoned to take."""
         self.tokens = 0
         self.held = 0
-        """Requests of it that were let in and are not over."""
+        """Requests of it that waited, were let in and are not over."""
         self._entry = 0
         """The number of its valid place in the heap; 0: none."""
 
@@ -66,15 +66,13 @@ class Shares(Generic[T]):
 
     def served(self, flow: Flow[T], tokens: int) -> None:
         """The first that waits of it is let in."""
-        start = flow.start
         self._leaves(flow, tokens)
-        self._moved(flow, start, tokens)
+        flow.held += 1
+        flow.finish = flow.start + tokens / flow.weight
+        if flow.start > self.now:
+            self.now = flow.start
         if flow.waiting:
             self._place(flow, flow.finish)
-
-    def passed(self, flow: Flow[T], tokens: int) -> None:
-        """A request of it is let in that never waited."""
-        self._moved(flow, max(self.now, flow.finish), tokens)
 
     def left(self, flow: Flow[T], tokens: int) -> None:
         """One of those that wait gave up. The flow keeps its turn while others of it wait."""
@@ -100,12 +98,6 @@ class Shares(Generic[T]):
         self.flows.clear()
         self._heap.clear()
         self.now = 0.0
-
-    def _moved(self, flow: Flow[T], start: float, tokens: int) -> None:
-        flow.held += 1
-        flow.finish = start + tokens / flow.weight
-        if start > self.now:
-            self.now = start
 
     def _leaves(self, flow: Flow[T], tokens: int) -> None:
         flow.waiting -= 1
