@@ -1,4 +1,4 @@
-"""Durations as people write them: `90`, `90s`, `5m`, `1h30m`. Pure."""
+"""Durations as people write them: `90`, `90s`, `5m`, `1h30m`, `80ms`. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
 
 
 def seconds(value: Any) -> float | None:
@@ -20,5 +20,5 @@ def seconds(value: Any) -> float | None:
     match = _DURATION.fullmatch(value.strip())
     if match is None or not any(match.groups()):
         return None
-    hours, minutes, rest = (int(g or 0) for g in match.groups())
-    return float(hours * 3600 + minutes * 60 + rest)
+    hours, minutes, rest, ms = (int(g or 0) for g in match.groups())
+    return hours * 3600 + minutes * 60 + rest + ms / 1000

@@ -14,6 +14,7 @@ import msgspec
 
 from agent.wire.shard import Profile
 from catalog.core.prices import WrittenPrice
+from catalog.core.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Definition:
     licence: str = ""
     prices: tuple[WrittenPrice, ...] = ()
     """Of a declared model. What a stored one's definition says becomes an entry, and is not kept here."""
+    slo: Slo | None = None
 
 
 def to_builtins(definition: Definition) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Fields:
         return value if value is None or isinstance(value, bool) else self._wanted(key, "true or false", value, None)
 
     def duration(self, key: str, default: float, most: float) -> float:
-        """Seconds: `90`, `90s`, `5m`, `1h30m`."""
+        """Seconds: `90`, `90s`, `5m`, `1h30m`, `80ms`."""
         value = self.take(key)
         if value is None:
             return default

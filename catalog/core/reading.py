@@ -9,7 +9,7 @@ from typing import Any
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
-from catalog.core import prices
+from catalog.core import prices, slo
 from catalog.core import source as sources
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from catalog.core.fields import Fields
@@ -27,7 +27,6 @@ LONGEST_START_S = 24 * 3600.0
 _LATER = {
     "adapters": "LoRA adapters",
     "max_loaded_adapters": "LoRA adapters",
-    "slo": "latency objectives",
     "fallbacks": "fallbacks",
     "eval": "quality gates",
     "external": "external models",
@@ -95,6 +94,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         description=fields.text("description"),
         licence=fields.text("licence") or fields.text("license"),
         prices=prices.read(fields),
+        slo=slo.read(fields),
         profiles=_profiles(fields, problems, f"model {name}", context_length, "embeddings" in kinds),
     )
 

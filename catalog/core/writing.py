@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from catalog.core import prices
+from catalog.core import prices, slo
 from catalog.core.definition import Definition, ProfileDefinition
 from catalog.core.fields import GIB
 
@@ -36,6 +36,7 @@ def written(definition: Definition) -> dict[str, Any]:
         "max_output": definition.max_output,
         "capabilities": capabilities,
         **prices.written(definition.prices),
+        "slo": slo.written(definition.slo),
         "scaling": {"min": definition.scaling.min, "max": definition.scaling.max},
         "profiles": [_profile(p) for p in definition.profiles],
     }

@@ -127,6 +127,7 @@ def models() -> snapshot.Catalog:
             vision=definition.vision,
             developer_role=bool(definition.developer_role),
             prices=entry.prices,
+            slo=snapshot.Slo(slo.ttft_p99_s, slo.tpot_p99_s) if (slo := definition.slo) is not None else None,
         )
     return snapshot.Catalog(models=found)
 

@@ -13,6 +13,7 @@ from agent.core import source as agent_source
 from agent.core.source import Download, LocalFile, Starter
 from catalog.core.definition import Definition, from_builtins, in_order, source_of, to_builtins
 from catalog.core.reading import read
+from catalog.core.slo import Slo
 from catalog.core.source import normal
 from catalog.core.starter import starter
 from catalog.core.writing import changed_keys, written
@@ -187,6 +188,18 @@ def test_a_refusal_says_what_was_wrong(tiny: dict[str, Any], changes: dict[str, 
 def test_durations_as_people_write_them(tiny: dict[str, Any], written_as: Any, seconds: float) -> None:
     tiny["profiles"][0]["startup_timeout"] = written_as
     assert read(tiny).profiles[0].run.startup_timeout_s == seconds
+
+
+def test_what_a_model_promises(tiny: dict[str, Any]) -> None:
+    found = read({**tiny, "slo": {"ttft_p99": "2s", "tpot_p99": "80ms"}})
+    assert found.slo == Slo(2.0, 0.08)
+    assert written(found)["slo"] == {"ttft_p99": "2s", "tpot_p99": "80ms"}
+    assert from_builtins(to_builtins(found)) == found
+    assert read({**tiny, "slo": {"ttft_p99": "1s500ms"}}).slo == Slo(1.5, None)
+    assert read({**tiny, "slo": {}}).slo is None
+    assert "slo: ttft_p99 must be a duration" in sentences({**tiny, "slo": {"ttft_p99": "soon"}})
+    assert "slo: tpot_p99 must be above 0s" in sentences({**tiny, "slo": {"tpot_p99": 0}})
+    assert "did you mean tpot_p99" in sentences({**tiny, "slo": {"tpot_p95": "1s"}})
 
 
 @pytest.mark.parametrize(

@@ -215,12 +215,14 @@ def test_models_and_endpoints() -> None:
         "source": "starter:tiny",
         "context_length": 4096,
         "scaling": {"min": 1},
+        "slo": {"ttft_p99": "2s"},
         "profiles": [{"name": "cpu", "engine": "llamacpp", "cpu_cores": 1, "parallel": 2}],
     }
     models.add_all(raws=[definition], actor="test", check_sources=False)
     publishing.publish()
     entry = read("catalog").models["tiny"]
     assert (entry.aliases, entry.state, entry.context_length) == (("small",), "loading", 4096)
+    assert entry.slo == snapshot.Slo(ttft_p99_s=2.0)
     assert read("endpoints").endpoints == ()
     node = Node.objects.create(node_id="n1", connected=True, last_seen=timezone.now())
     spec = {"profile": {"name": "cpu", "engine": "llamacpp", "parallel": 2}}
