@@ -22,10 +22,12 @@ SILENT_S = 30.0
 MISSES = 3
 """Rounds without an answer after which what was said is no longer known."""
 MOST_BYTES = 4 * 1024 * 1024
+_UNKNOWN = Gauges()
 
 
 class EngineMetrics:
-    """Asks the replicas of every model that has several: there is nothing to choose for the rest."""
+    """Asks the replicas of every model that has several, and an only one while half of its places are taken: before
+    that there is nothing to choose and nobody to hold back."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -46,15 +48,19 @@ class EngineMetrics:
         for kept in (self._missed, self._not_before):
             for gone in [replica for replica in kept if replica not in known]:
                 del kept[gone]
-        asked = [
-            self._ask(replica, names)
-            for replica in known
-            if len(self._fleet.of(replica.endpoint.model)) > 1
-            and now >= self._not_before.get(replica, 0.0)
-            and (names := _names(replica)) is not None
-        ]
+        asked = []
+        for replica in known:
+            if not self._matters(replica):
+                if replica.gauges != _UNKNOWN:
+                    replica.told(_UNKNOWN)
+            elif now >= self._not_before.get(replica, 0.0) and (names := _names(replica)) is not None:
+                asked.append(self._ask(replica, names))
         if asked:
             await asyncio.gather(*asked)
+
+    def _matters(self, replica: Replica) -> bool:
+        busy = 2 * (replica.in_flight + replica.foreign) >= replica.parallel
+        return busy or len(self._fleet.of(replica.endpoint.model)) > 1
 
     async def _ask(self, replica: Replica, names: MetricNames) -> None:
         text: bytes | None = None
@@ -69,7 +75,7 @@ class EngineMetrics:
             self._not_before[replica] = asyncio.get_running_loop().time() + SILENT_S
         missed = self._missed[replica] = self._missed.get(replica, 0) + 1
         if missed >= MISSES or text is not None:
-            replica.told(Gauges())
+            replica.told(_UNKNOWN)
 
 
 def _names(replica: Replica) -> MetricNames | None:
