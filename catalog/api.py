@@ -17,7 +17,16 @@ from catalog.actions import models, prices
 from tenancy.api.auth import actor_of
 
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the model, by name or alias")
+_FORCE = OpenApiParameter("force", bool, description="true: although other models fall back to it")
 _CHECK = OpenApiParameter("source_check", bool, description="false: do not look whether the weights are there")
+
+
+class Key(serializers.Serializer[Any]):
+    endpoint = serializers.CharField(help_text="external:MODEL#NUMBER")
+    code = serializers.CharField(help_text="empty, or external_key_refused, _unreadable, _resting, _loose")
+    sentence = serializers.CharField()
+    since = serializers.FloatField(allow_null=True, help_text="Unix seconds")
+    usable = serializers.BooleanField()
 
 
 class ModelRow(serializers.Serializer[Any]):
@@ -26,6 +35,9 @@ class ModelRow(serializers.Serializer[Any]):
     reason = serializers.CharField()
     ready = serializers.IntegerField(allow_null=True, help_text="replicas that serve; null: not known")
     wanted = serializers.IntegerField(allow_null=True)
+    external = serializers.BooleanField(help_text="served outside the cluster: its prompts leave it")
+    keys = Key(many=True, help_text="of an external model, as the edges tell")
+    fallbacks = serializers.ListField(child=serializers.CharField())
     aliases = serializers.ListField(child=serializers.CharField())
     kinds = serializers.ListField(child=serializers.CharField())
     context_length = serializers.IntegerField(allow_null=True)
@@ -82,7 +94,7 @@ class ModelDetail(ModelRow):
 
 @extend_schema_view(
     retrieve=extend_schema(parameters=[_NAME], responses=ModelDetail),
-    destroy=extend_schema(parameters=[_NAME]),
+    destroy=extend_schema(parameters=[_NAME, _FORCE]),
 )
 class Models(GenericViewSet[Any]):
     """A definition is sent and given back in the shape of the YAML that `llmgw model add -f` takes."""
@@ -114,7 +126,8 @@ class Models(GenericViewSet[Any]):
 
     def destroy(self, request: Request, name: str) -> Response:
         """Out of the catalog; its weights stay."""
-        models.remove(name=name, actor=actor_of(request))
+        force = request.query_params.get("force", "").lower() in ("1", "true")
+        models.remove(name=name, actor=actor_of(request), force=force)
         return Response(status=204)
 
     @extend_schema(parameters=[_NAME], request=None, responses=ModelDetail)

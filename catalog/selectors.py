@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from agent.wire.reason import Reason
 from catalog import pricing
 from catalog.core import definition as core
+from catalog.core import outside
 from catalog.core.definition import Definition
 from catalog.core.prices import WrittenPrice
 from catalog.core.reading import read
@@ -56,9 +57,24 @@ class Serving:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OutsideKey:
+    """How a key of an external model stands, as the edges tell it (the worst, where they differ). `code` is empty
+    while there is nothing to tell."""
+
+    endpoint: str
+    code: str = ""
+    sentence: str = ""
+    since: float | None = None
+    """Unix seconds."""
+    usable: bool = True
+    """By some edge."""
+
+
 @dataclass(slots=True)
 class _Asked:
     serving: Callable[[], dict[str, Serving]] = field(default=dict)
+    outside: Callable[[], dict[str, tuple[OutsideKey, ...]]] = field(default=dict)
 
 
 _asked = _Asked()
@@ -68,6 +84,11 @@ def ask_serving_of(ask: Callable[[], dict[str, Serving]]) -> None:
     """Registers who knows how models are served (by name); called from an app's `ready()`. The catalog is below
     the fleet and cannot look itself."""
     _asked.serving = ask
+
+
+def ask_outside_of(ask: Callable[[], dict[str, tuple[OutsideKey, ...]]]) -> None:
+    """Registers who knows how external models' keys stand (by model); empty where nobody has told."""
+    _asked.outside = ask
 
 
 def entries() -> list[Entry]:
@@ -91,11 +112,14 @@ def declared_problems(settings: ClusterSettings) -> list[Reason]:
     """What is wrong with the models that `settings` declare: asked before a revision is saved."""
     taken = {fold(n): e.name for e in _stored_entries(Model.objects.all()) for n in e.names}
     problems: list[Reason] = []
+    definitions: list[Definition] = []
     for raw in settings.models:
         found = declared(raw, taken)
         problems.extend(found.problems)
         taken |= {fold(n): found.name for n in found.names}
-    return problems
+        definitions += [found.definition] if found.definition is not None else []
+    stored = [e.definition for e in _stored_entries(Model.objects.all()) if e.definition is not None]
+    return [*problems, *outside.fallback_problems(definitions, [*stored, *definitions])]
 
 
 def wanted() -> list[tuple[Definition, bool]]:
@@ -115,16 +139,20 @@ def entry(name: str) -> Entry:
 
 def models() -> list[dict[str, Any]]:
     """For pages and commands: a row a model."""
-    serving = _asked.serving()
-    return [row(e, serving.get(e.name)) for e in entries()]
+    serving, found = _asked.serving(), entries()
+    outside = _outside(found)
+    return [row(e, serving.get(e.name), outside.get(e.name, ())) for e in found]
 
 
-def row(found: Entry, serving: Serving | None = None) -> dict[str, Any]:
+def row(found: Entry, serving: Serving | None = None, outside: tuple[OutsideKey, ...] = ()) -> dict[str, Any]:
     definition = found.definition
     return {
         "name": found.name,
-        "state": _state(found, serving),
-        "reason": found.problems[0].sentence if found.problems else (serving.reason if serving else ""),
+        "state": _state(found, serving, outside),
+        "reason": _reason(found, serving, outside),
+        "external": definition is not None and definition.external is not None,
+        "keys": [asdict(key) for key in outside],
+        "fallbacks": list(definition.fallbacks) if definition else [],
         "ready": serving.ready if serving else None,
         "wanted": 0 if found.stopped else (definition.scaling.min if definition else None),
         "aliases": list(definition.aliases) if definition else [],
@@ -141,7 +169,7 @@ def row(found: Entry, serving: Serving | None = None) -> dict[str, Any]:
 def detail(found: Entry) -> dict[str, Any]:
     """A row with the definition in the shape that people write."""
     return {
-        **row(found, _asked.serving().get(found.name)),
+        **row(found, _asked.serving().get(found.name), _outside([found]).get(found.name, ())),
         "problems": [p.sentence for p in found.problems],
         "definition": _written(found),
         "price": price(found),
@@ -199,11 +227,25 @@ def _stored(row: Model) -> Entry:
     return Entry(row.name, STORED, definition, row.stopped, (), row.created_at, row.changed_at)
 
 
-def _state(found: Entry, serving: Serving | None) -> str:
+def _outside(found: Iterable[Entry]) -> dict[str, tuple[OutsideKey, ...]]:
+    """Asked only where there is an external model."""
+    wanted = any(e.definition is not None and e.definition.external is not None for e in found)
+    return _asked.outside() if wanted else {}
+
+
+def _reason(found: Entry, serving: Serving | None, outside: tuple[OutsideKey, ...]) -> str:
+    if found.problems:
+        return found.problems[0].sentence
+    return "; ".join(k.sentence for k in outside if k.code) or (serving.reason if serving else "")
+
+
+def _state(found: Entry, serving: Serving | None, outside: tuple[OutsideKey, ...]) -> str:
     if found.definition is None:
         return "invalid"
     if found.stopped:
         return "stopped"
+    if found.definition.external is not None:
+        return "no usable key" if outside and not any(k.usable for k in outside) else "serving"
     if found.definition.scaling.min == 0:
         return "not running"
     return serving.state if serving else "unknown"

@@ -10,12 +10,15 @@ class GatewayConfig(AppConfig):
     verbose_name = "Traffic"
 
     def ready(self) -> None:
+        from catalog import selectors as catalog
+        from gateway import selectors
         from gateway.control import telling
         from gateway.control.parts import DEPENDS
         from gateway.control.publishing import publish_quietly
         from llmgw.cluster import why
         from llmgw.cluster.changes import listen
 
+        catalog.ask_outside_of(selectors.outside)
         changes = {change for depends in DEPENDS.values() for change in depends}
         for change in sorted(changes):
             parts = [part for part, depends in DEPENDS.items() if change in depends]

@@ -6,10 +6,12 @@ import json
 from datetime import date, datetime, timedelta
 from typing import Any
 
+import redis
 from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
+from catalog.selectors import OutsideKey
 from gateway.control.redis import client
 from gateway.models import Usage
 from llmgw.cluster.errors import NotFound
@@ -89,8 +91,7 @@ def by_day(
 def live() -> dict[str, Any] | None:
     """What goes on now, summed over the edges: `models` (in flight and totals by name), `tokens_per_s` by name,
     `edges`. None where no edge has reported within five seconds. Raises `redis.RedisError`."""
-    keys = list(client().scan_iter(LIVE, count=500))
-    found = [json.loads(data) for data in client().mget(keys) if data] if keys else []
+    found = _documents()
     if not found:
         return None
     models: dict[str, dict[str, int]] = {}
@@ -103,6 +104,35 @@ def live() -> dict[str, Any] | None:
         for name, rate in document["tokens_per_s"].items():
             rates[name] = rates.get(name, 0.0) + rate
     return {"edges": len(found), "models": models, "tokens_per_s": rates}
+
+
+def _documents() -> list[dict[str, Any]]:
+    """What each edge has told within the last seconds."""
+    keys = list(client().scan_iter(LIVE, count=500))
+    return [json.loads(data) for data in client().mget(keys) if data] if keys else []
+
+
+_WORST = ("external_key_unreadable", "external_key_refused", "external_key_resting", "external_key_loose", "")
+
+
+def outside() -> dict[str, tuple[OutsideKey, ...]]:
+    """How each key of each external model stands, over the edges: the worst that one says; empty where none tells."""
+    try:
+        found = _documents()
+    except redis.RedisError:
+        return {}
+    told: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for document in found:
+        for model, keys in document.get("external", {}).items():
+            for key in keys:
+                told.setdefault(model, {}).setdefault(key["endpoint"], []).append(key)
+    return {model: tuple(_outside_key(said) for said in keys.values()) for model, keys in told.items()}
+
+
+def _outside_key(said: list[dict[str, Any]]) -> OutsideKey:
+    worst = min(said, key=lambda k: _WORST.index(k["code"]))
+    usable = any(k["code"] in ("", "external_key_loose", "external_key_resting") for k in said)
+    return OutsideKey(worst["endpoint"], worst["code"], worst["sentence"], worst["since"], usable)
 
 
 def _midnight(day: date) -> datetime:

@@ -45,6 +45,8 @@ class Machine:
     """Networks (`10.0.0.0/24`) and addresses whose `X-Forwarded-For` and `-Proto` are believed."""
     link_names: tuple[str, ...] = ()
     """Further names and addresses that agents dial, for the link's certificate."""
+    ca_file: str = ""
+    """PEM certificates of authorities that are trusted beside the system's, for models served elsewhere."""
     node_id: str = ""
     """This machine's node id under `up`; empty: its host name."""
     language: str = "en"
@@ -123,6 +125,7 @@ _VARIABLES = {
     "LLMGW_ALLOWED_HOSTS": "allowed_hosts",
     "LLMGW_TRUSTED_PROXIES": "trusted_proxies",
     "LLMGW_LINK_NAMES": "link_names",
+    "LLMGW_CA_FILE": "ca_file",
     "LLMGW_NODE_ID": "node_id",
     "LLMGW_LANGUAGE": "language",
     "LLMGW_TIME_ZONE": "time_zone",

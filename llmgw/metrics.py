@@ -145,6 +145,18 @@ CACHE_SAVED_COST = Metric(
     "What reused answers would have cost, in the currency's units.",
     ("project", "model"),
 )
+FALLBACKS = Metric(
+    "llmgw_fallbacks_total",
+    "counter",
+    "Requests that went on to another model, by why the one before could not answer.",
+    ("model", "served", "reason"),
+)
+EXTERNAL_KEYS = Metric(
+    "llmgw_external_keys",
+    "gauge",
+    "Keys of external models by how they stand: usable, resting, refused, unreadable (the most that an edge sees).",
+    ("model", "state"),
+)
 ENGINE_RUNNING = Metric(
     "llmgw_engine_requests_running", "gauge", "Requests that the engine says it works on.", ("model", "replica")
 )
@@ -267,7 +279,8 @@ TENANT_COST = Metric(
 ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
     TAGGED_TOKENS, IN_FLIGHT, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
-    CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, ENGINE_RUNNING,
+    CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST,
+    FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS, QUEUE_REFUSED, SATURATION, SLO, SLO_P99,
     BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,
@@ -279,7 +292,7 @@ PASSING = frozenset(m.name for m in ALL if m.passing)
 OLDEST = frozenset({SNAPSHOT_VERSION.name})
 """Gauges of which the smallest over the processes is meant."""
 LONGEST = frozenset(
-    {m.name for m in (SNAPSHOT_AGE, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, SATURATION, SLO, SLO_P99)}
+    m.name for m in (SNAPSHOT_AGE, EXTERNAL_KEYS, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, SATURATION, SLO, SLO_P99)
 )
 """Gauges of which the largest is meant. All others are summed."""
 

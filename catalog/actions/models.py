@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from agent.wire.reason import Reason
 from catalog import selectors, sources
 from catalog.actions import prices
 from catalog.core import definition as core
+from catalog.core import outside
 from catalog.core.definition import Definition
 from catalog.core.reading import read
 from catalog.core.writing import changed_keys
@@ -34,35 +35,31 @@ class Done:
 def add(*, definition: Definition, actor: str) -> Done:
     """A new model. The same definition again is unchanged; another one under a name that is there is `Conflict`:
     `change` is the word for that."""
-    with transaction.atomic():
-        return _add(definition, actor)
+    return _all(_add, [definition], actor)[0]
 
 
 def add_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
     """`add` for definitions as people wrote them, all or none; `Invalid` names the problems of all of them."""
-    definitions = _read(raws, check_sources)
-    with transaction.atomic():
-        return [_add(definition, actor) for definition in definitions]
+    return _all(_add, _read(raws, check_sources), actor)
 
 
 def change(*, definition: Definition, actor: str) -> Done:
     """A stored model as it is defined now; whether it is stopped stays."""
-    with transaction.atomic():
-        return _change(definition, actor)
+    return _all(_change, [definition], actor)[0]
 
 
 def change_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -> list[Done]:
     """`change` for definitions as people wrote them, all or none."""
-    definitions = _read(raws, check_sources)
-    with transaction.atomic():
-        return [_change(definition, actor) for definition in definitions]
+    return _all(_change, _read(raws, check_sources), actor)
 
 
-def remove(*, name: str, actor: str) -> str:
+def remove(*, name: str, actor: str, force: bool = False) -> str:
     """A stored model leaves the catalog, its weights stay; the name that it had. A declared one is taken out of
-    the settings."""
+    the settings. One that others fall back to only by `force`: they then go on without it."""
     found = selectors.entry(name)
     _refuse_declared(found, "removed")
+    if not force:
+        _refuse_needed(found, found.names, f"llmgw model remove {found.name} --force")
     with transaction.atomic():
         row = _locked(found.name)
         row.delete()
@@ -78,6 +75,17 @@ def stop(*, name: str, actor: str) -> str:
 
 def start(*, name: str, actor: str) -> str:
     return _rest(name, False, actor)
+
+
+def _all(do: Callable[[Definition, str], Done], definitions: Sequence[Definition], actor: str) -> list[Done]:
+    """All or none. Fallbacks are looked at when every definition is in: they may name one another."""
+    with transaction.atomic():
+        done = [do(definition, actor) for definition in definitions]
+        if any(definition.fallbacks for definition in definitions):
+            everybody = [e.definition for e in selectors.entries() if e.definition is not None]
+            if problems := outside.fallback_problems(definitions, everybody):
+                raise Invalid.several(problems)
+        return done
 
 
 def _read(raws: Sequence[Any], check_sources: bool) -> list[Definition]:
@@ -137,6 +145,8 @@ def _change(definition: Definition, actor: str) -> Done:
     if not changed:
         return Done(there.name, "unchanged")
     _refuse_declared_names(definition, selectors.entries())
+    left = {fold(n) for n in (definition.name, *definition.aliases)}
+    _refuse_needed(there, [n for n in there.names if fold(n) not in left], f"llmgw model show {there.name}")
     row = _locked(there.name)
     row.name, row.definition = definition.name, _stored(definition)
     row.save()
@@ -184,6 +194,17 @@ def _refuse_declared_names(definition: Definition, entries: Iterable[selectors.E
 
 def _taken(definition: Definition, name: str, owner: str) -> Conflict:
     return Conflict("name_taken", f"model {definition.name}: the name {name} is already of the model {owner}")
+
+
+def _refuse_needed(found: selectors.Entry, gone: Collection[str], command: str) -> None:
+    """Names that others fall back to do not go unseen."""
+    names = {fold(n): n for n in gone}
+    others = [e.definition for e in selectors.entries() if e.definition is not None and e.name != found.name]
+    if needing := outside.needing(names, others):
+        what = f"{found.name} is" if fold(found.name) in names else f"{', '.join(names.values())} of {found.name} is"
+        raise Conflict(
+            "model_is_fallback", f"{what} a fallback of {', '.join(needing)}: change their fallbacks first", command
+        )
 
 
 def _rest(name: str, stopped: bool, actor: str) -> str:

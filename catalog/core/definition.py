@@ -42,10 +42,32 @@ class ProfileDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class ExternalKey:
+    """A provider's key: the file that the edges read it from, and its share against the model's other keys."""
+
+    file: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """An OpenAI-compatible API elsewhere: its address without `/v1`, and what the model is called there."""
+
+    url: str
+    model: str
+    keys: tuple[ExternalKey, ...]
+
+
+EXTERNAL = "external"
+"""The source of a model that is served outside the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     name: str
     source: str
     profiles: tuple[ProfileDefinition, ...]
+    """Empty for an external model: nothing of it is placed."""
     aliases: tuple[str, ...] = ()
     sha256: str | None = None
     kinds: tuple[str, ...] = ("chat", "completions")
@@ -65,6 +87,10 @@ class Definition:
     prices: tuple[WrittenPrice, ...] = ()
     """Of a declared model. What a stored one's definition says becomes an entry, and is not kept here."""
     slo: Slo | None = None
+    external: External | None = None
+    """Where it is served, if that is outside the cluster."""
+    fallbacks: tuple[str, ...] = ()
+    """Models that answer, in this order, when it has no capacity."""
 
 
 def to_builtins(definition: Definition) -> dict[str, Any]:

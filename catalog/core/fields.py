@@ -19,12 +19,12 @@ class Fields:
 
     def __init__(self, raw: Mapping[Any, Any], where: str, problems: list[Reason]) -> None:
         self._raw = raw
-        self._where = where
+        self.where = where
         self._problems = problems
         self._known: list[str] = []
 
     def problem(self, sentence: str, code: str = "bad_definition") -> None:
-        self._problems.append(Reason(code, f"{self._where}{sentence}"))
+        self._problems.append(Reason(code, f"{self.where}{sentence}"))
 
     def take(self, key: str) -> Any:
         """What stands at `key`; None where nothing does."""
@@ -119,14 +119,14 @@ class Fields:
         value = self.take(key)
         if value is not None and not isinstance(value, Mapping):
             value = self._wanted(key, "names with their values", value, None)
-        return Fields(value or {}, f"{self._where}{key}: ", self._problems)
+        return Fields(value or {}, f"{self.where}{key}: ", self._problems)
 
     def tables(self, key: str) -> list[Fields]:
         """The mappings of the list at `key`; an empty one where there is none."""
         value = self.take(key)
         if value is not None and not (isinstance(value, list) and all(isinstance(v, Mapping) for v in value)):
             value = self._wanted(key, "a list of names with their values", value, None)
-        return [Fields(v, f"{self._where}{key} {n}: ", self._problems) for n, v in enumerate(value or (), 1)]
+        return [Fields(v, f"{self.where}{key} {n}: ", self._problems) for n, v in enumerate(value or (), 1)]
 
     def done(self, later: Mapping[str, str] | None = None) -> None:
         """Names every key that was not read, with the nearest one that exists; `later`: known, and not built yet."""

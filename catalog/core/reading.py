@@ -9,9 +9,9 @@ from typing import Any
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
-from catalog.core import prices, slo
+from catalog.core import outside, prices, slo
 from catalog.core import source as sources
-from catalog.core.definition import Definition, ProfileDefinition, Scaling
+from catalog.core.definition import EXTERNAL, Definition, ProfileDefinition, Scaling
 from catalog.core.fields import Fields
 from llmgw.cluster.errors import Invalid
 from llmgw.fold import fold
@@ -27,9 +27,7 @@ LONGEST_START_S = 24 * 3600.0
 _LATER = {
     "adapters": "LoRA adapters",
     "max_loaded_adapters": "LoRA adapters",
-    "fallbacks": "fallbacks",
     "eval": "quality gates",
-    "external": "external models",
 }
 _LATER_SCALING = {
     "idle_timeout": "loading on demand",
@@ -72,7 +70,10 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
     capabilities = fields.table("capabilities")
     developer_role = capabilities.flag("developer_role")
     kinds, tools, json_schema, vision = _capabilities(capabilities)
-    source, sha256 = _source(fields, required=True)
+    external = outside.external(fields, problems) if fields.take("source") == EXTERNAL else None
+    if external is None and fields.take("external") is not None:
+        fields.problem(f"external is for a model with source: {EXTERNAL}")
+    source, sha256 = (EXTERNAL, None) if external else _source(fields, required=True)
     context_length = fields.whole("context_length", None, 1)
     max_output = fields.whole("max_output", None, 1)
     if context_length and max_output and max_output > context_length:
@@ -89,13 +90,17 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         developer_role=developer_role,
         context_length=context_length,
         max_output=max_output,
-        scaling=_scaling(fields),
+        scaling=Scaling(0, 0) if external else _scaling(fields),
         routing_profile=_routing_profile(fields),
         description=fields.text("description"),
         licence=fields.text("licence") or fields.text("license"),
         prices=prices.read(fields),
         slo=slo.read(fields),
-        profiles=_profiles(fields, problems, f"model {name}", context_length, "embeddings" in kinds),
+        profiles=(
+            () if external else _profiles(fields, problems, f"model {name}", context_length, "embeddings" in kinds)
+        ),
+        external=external,
+        fallbacks=outside.fallbacks(fields, taken),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from catalog.core import prices, slo
-from catalog.core.definition import Definition, ProfileDefinition
+from catalog.core.definition import Definition, External, ProfileDefinition
 from catalog.core.fields import GIB
 
 _CHAT = ("chat", "completions")
@@ -31,13 +31,15 @@ def written(definition: Definition) -> dict[str, Any]:
         "licence": definition.licence,
         "source": definition.source,
         "sha256": definition.sha256,
+        "external": _external(definition.external),
+        "fallbacks": list(definition.fallbacks),
         "routing_profile": None if definition.routing_profile == "chat" else definition.routing_profile,
         "context_length": definition.context_length,
         "max_output": definition.max_output,
         "capabilities": capabilities,
         **prices.written(definition.prices),
         "slo": slo.written(definition.slo),
-        "scaling": {"min": definition.scaling.min, "max": definition.scaling.max},
+        "scaling": None if definition.external else {"min": definition.scaling.min, "max": definition.scaling.max},
         "profiles": [_profile(p) for p in definition.profiles],
     }
     return _short(shape)
@@ -72,6 +74,18 @@ def _profile(profile: ProfileDefinition) -> dict[str, Any]:
             "args": list(run.args),
         }
     )
+
+
+def _external(external: External | None) -> dict[str, Any] | None:
+    if external is None:
+        return None
+    shape: dict[str, Any] = {"url": external.url, "model": external.model}
+    match external.keys:
+        case (key,) if key.weight == 1.0:
+            return {**shape, "api_key_file": key.file}
+        case keys:
+            files = [_short({"file": k.file, "weight": None if k.weight == 1.0 else k.weight}) for k in keys]
+            return {**shape, "api_key_files": files}
 
 
 def _short(shape: dict[str, Any]) -> dict[str, Any]:

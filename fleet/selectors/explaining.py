@@ -20,6 +20,8 @@ def explain_placement(model: str) -> dict[str, Any]:
         raise Conflict(
             "bad_definition", f"{entry.name} cannot be placed: {entry.problems[0]}", f"llmgw model show {model}"
         )
+    if entry.definition.external is not None:
+        raise Conflict("external_model", f"{entry.name} is served outside the cluster: nothing is placed for it")
     world = load_world(time.time())
     found = explain(world, WantedModel(entry.definition, entry.stopped))
     return {

@@ -62,7 +62,7 @@ def endpoints() -> list[ServingReplica]:
 
 
 def model_states() -> dict[str, ModelState]:
-    """Every model's state: `serving`, or why not and when to come again (`reason`, `retry_after_s`)."""
+    """Of every model that runs here: `serving`, or why not and when to come again (`reason`, `retry_after_s`)."""
     now = timezone.now().timestamp()
     lost = _lost_nodes()
     placed: dict[int, list[tuple[int, float | None]]] = defaultdict(list)
@@ -83,6 +83,7 @@ def model_states() -> dict[str, ModelState]:
     return {
         d.name: model_state(d.name, stopped=stopped, wanted=d.scaling.min, copies=copies[d.name], now=now)
         for d, stopped in catalog.wanted()
+        if d.external is None
     }
 
 

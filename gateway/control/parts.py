@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from catalog import selectors as catalog
+from catalog.core.definition import External
 from fleet import selectors as fleet
+from fleet.core.states import ModelState
 from gateway.core import snapshot
 from llmgw import zones
 from llmgw.cluster.actions import settings as cluster_settings
@@ -16,6 +18,8 @@ from tenancy.core import periods
 from tenancy.core.limits import Limits, Period, from_stored, with_defaults
 from tenancy.core.tree import narrow_allow, narrow_flag
 from tenancy.models import Key, Level, Person, Project
+
+_STOPPED = "it is stopped; an administrator can start it"
 
 
 def tenancy(now: float | None = None) -> snapshot.Tenancy:
@@ -113,7 +117,9 @@ def models() -> snapshot.Catalog:
         definition = entry.definition
         if definition is None:
             continue
-        state = states.get(entry.name)
+        state, external = states.get(entry.name), definition.external
+        if external is not None:
+            state = ModelState("stopped", _STOPPED, 60) if entry.stopped else ModelState("serving")
         found[entry.name] = snapshot.ModelEntry(
             name=entry.name,
             aliases=tuple(definition.aliases),
@@ -125,11 +131,18 @@ def models() -> snapshot.Catalog:
             max_output=definition.max_output,
             created=int(entry.created_at.timestamp()) if entry.created_at is not None else 0,
             vision=definition.vision,
-            developer_role=bool(definition.developer_role),
             prices=entry.prices,
             slo=snapshot.Slo(slo.ttft_p99_s, slo.tpot_p99_s) if (slo := definition.slo) is not None else None,
+            developer_role=external is not None if definition.developer_role is None else definition.developer_role,
+            fallbacks=tuple(definition.fallbacks),
+            external=_external(external) if external is not None else None,
         )
     return snapshot.Catalog(models=found)
+
+
+def _external(found: External) -> snapshot.External:
+    keys = tuple(snapshot.ExternalKey(key.file, key.weight) for key in found.keys)
+    return snapshot.External(found.url, found.model, keys)
 
 
 def endpoints() -> snapshot.Endpoints:

@@ -15,6 +15,8 @@ class GatewayError(Exception):
     kind: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
     outcome: ClassVar[str] = "refused"
+    elsewhere: ClassVar[bool] = False
+    """It says that this model cannot answer now: another one may, in its place."""
 
     def __init__(self, sentence: str, *, code: str = "", param: str | None = None, retry_after_s: int | None = None):
         super().__init__(sentence)
@@ -86,15 +88,21 @@ class TooLarge(GatewayError):
 class Unavailable(GatewayError):
     """No replica can take it now: loading, parked, stopped, no capacity, or the books cannot be kept."""
 
-    status, kind, code = 503, "server_error", "model_unavailable"
+    status, kind, code, elsewhere = 503, "server_error", "model_unavailable", True
+
+
+class KeysBusy(GatewayError):
+    """Every key of an external model asked for a pause."""
+
+    status, kind, code, elsewhere = 429, "rate_limit_exceeded", "provider_busy", True
 
 
 class EngineFailed(GatewayError):
-    status, kind, code, outcome = 502, "server_error", "engine_failed", "engine_failed"
+    status, kind, code, outcome, elsewhere = 502, "server_error", "engine_failed", "engine_failed", True
 
 
 class EngineTimedOut(GatewayError):
-    status, kind, code, outcome = 504, "server_error", "engine_timeout", "timed_out"
+    status, kind, code, outcome, elsewhere = 504, "server_error", "engine_timeout", "timed_out", True
 
 
 class EngineRefused(GatewayError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from gateway.core.errors import GatewayError, NotAllowed, WrongKey
-from gateway.core.snapshot import KeyEntry, LevelLimits, Scope, Tenancy
+from gateway.core.snapshot import KeyEntry, LevelLimits, ModelEntry, Scope, Tenancy
 from llmgw.fold import fold
 from llmgw.keys import CHAT_PREFIX, REPLAY_PREFIX, ReplayToken, key_hash, verify_chat, verify_replay
 
@@ -71,6 +71,23 @@ def check_model(principal: Principal, model: str) -> GatewayError | None:
     if principal.may_use(model):
         return None
     return NotAllowed(f"this key may not use the model '{model}': ask the owner of its project", param="model")
+
+
+def check_leaving(principal: Principal, model: ModelEntry) -> GatewayError | None:
+    """Why this principal's requests may not be answered by `model`, where that is outside the cluster."""
+    if model.external is None:
+        return None
+    if principal.scope.in_cluster:
+        why = "this project's requests may not leave the cluster"
+    elif principal.scope.no_store:
+        why = "nothing of this project's requests may be kept, which nobody can promise outside the cluster"
+    else:
+        return None
+    return NotAllowed(
+        f"{why}, and the model '{model.name}' is served outside it: ask for another model",
+        code="residency",
+        param="model",
+    )
 
 
 def _chat(token: str, tenancy: Tenancy, secret: str, now: float) -> Principal:

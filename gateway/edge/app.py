@@ -22,6 +22,7 @@ from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
 from gateway.edge.client import Client, ClientLeft
 from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
+from gateway.edge.external import Externals
 from gateway.edge.figures import EdgeFigures
 from gateway.edge.kept import Keeper
 from gateway.edge.ledger.ledger import Ledger
@@ -48,6 +49,8 @@ class Edge:
         self.id = edge_id
         self.chat_secret = secrets.read_or_make(machine.secrets_dir, "chat")
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
+        ours = (machine.secrets_dir, machine.pki_dir)
+        self.externals = Externals(self.fleet, ours, machine.ca_file)
         self.spool = Spool(machine.spool_dir, edge_id)
         self.keeper = Keeper(machine.spool_dir, edge_id)
         self.others = others.Others(edge_id, self.fleet)
@@ -70,7 +73,13 @@ class Edge:
         self.loop = asyncio.get_running_loop()
         self.spool.schedule_with(self.loop.call_soon)
         self.snapshots.load_from_disk()
-        runs = (self.snapshots.run(), self.ledger.run(), self._each_second(), EngineMetrics(self.fleet).run())
+        runs = (
+            self.snapshots.run(),
+            self.ledger.run(),
+            self._each_second(),
+            EngineMetrics(self.fleet).run(),
+            self.externals.run(),
+        )
         self._tasks = [self.loop.create_task(run) for run in runs]
         for task in self._tasks:
             task.add_done_callback(_fatal)
@@ -155,6 +164,7 @@ class Edge:
                 names.update({fold(alias): entry for alias in entry.aliases})
             names.update({fold(name): entry for name, entry in snapshot.catalog.models.items()})
             self._names = {**names, **snapshot.catalog.models}
+            self.externals.update(snapshot.catalog)
         elif part == "policies":
             self.answers.changed(snapshot.policies)
         self.doors.look()
@@ -175,7 +185,9 @@ class Edge:
         """Live figures and metrics to Redis; without it they are absent there."""
         self.metrics.gauge(self)
         key, data, state = self._pusher.next()
-        document = msgspec.json.encode(self.live.document(self.loop.time(), time.time()))
+        document = msgspec.json.encode(
+            self.live.document(self.loop.time(), time.time(), self.externals.report(time.monotonic()))
+        )
         try:
             async with asyncio.timeout(2), self._redis.pipeline(transaction=False) as pipe:
                 pipe.set(key, data)

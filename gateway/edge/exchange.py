@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from dataclasses import replace
 from math import ceil
 from random import getrandbits
 from typing import TYPE_CHECKING
 
 from agent.wire.reason import Reason
-from gateway.core import errors, ids, prefix, principal, retry, router, sessions, tags, usage
+from gateway.core import chain, errors, ids, prefix, principal, retry, router, sessions, tags, usage
 from gateway.core import request as requests
 from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
@@ -18,6 +20,7 @@ from gateway.core.trace import lines
 from gateway.edge import relay, reuse
 from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
+from gateway.edge.external import Key
 from gateway.edge.kept import Keeping
 from gateway.edge.ledger.till import Hold
 from gateway.edge.queue import Place
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from gateway.edge.app import Edge
 
 CLIENT_LEFT = 499
+MOST_HOPS = 12
 _CODES = {"loading": "model_loading", "parked": "model_parked", "stopped": "model_stopped"}
 
 
@@ -50,6 +54,11 @@ class Exchange:
         self.asked_model = ""
         """The one that was asked for, by its name."""
         self.hold: Hold | None = None
+        self.instead = ""
+        """Before the reason of a route: that of a fallback."""
+        self.led_on = False
+        """It has fallbacks: who answers is known when there is content."""
+        self.hops: list[str] = []
         self.raw = b""
         self.tags: dict[str, str] = {}
         self.intended = False
@@ -132,8 +141,7 @@ class Exchange:
         self.headers += [*self.hold.headers, (b"x-llmgw-served-model", entry.name.encode())]
         if self.look is not None and await self.look.answered():
             return
-        most = self.hold.max_tokens
-        body = requests.outgoing(self.raw, self.request, entry.origin or entry.name, entry.developer_role, most)
+        self.led_on = bool(entry.fallbacks)
         try:
             edge.spool.intend(self._intent())
         except SpoolFull as e:
@@ -143,16 +151,13 @@ class Exchange:
         edge.live.began(entry.name)
         try:
             client.watch()
-            self.place = place = edge.doors.enter(self, entry)
-            if place is not None and place.waits:
-                await edge.doors.wait(self, place)
-            await self._dispatch(entry.name, body)
+            await self._dispatch()
             if self.look is not None and self.replica is not None:
                 self.look.keep(self.replica.endpoint.model)
         finally:
             edge.doors.over(self, self.place)
             client.unwatch()
-            edge.live.ended(entry.name)
+            edge.live.ended(self.entry.name)
 
     def _model(self, request: requests.Request) -> ModelEntry:
         entry = self.edge.model(request.asked)
@@ -161,23 +166,14 @@ class Exchange:
         assert self.who is not None
         self.entry = entry
         self.asked_model = entry.name
-        refusal = principal.check_model(self.who, entry.name)
+        refusal = chain.refused(entry, self.who, request)
         if refusal is not None:
             raise refusal
-        if self.endpoint not in entry.kinds:
-            known = ", ".join(entry.kinds)
-            raise errors.BadRequest(
-                f"the model '{entry.name}' does not answer {self.endpoint} (it answers {known})",
-                code="unsupported_endpoint",
-                param="model",
-            )
-        if request.images and entry.vision is False:
-            raise errors.BadRequest(f"the model '{entry.name}' does not see pictures", param="messages")
         return entry
 
     def _admit(self, entry: ModelEntry) -> None:
         """May it be dispatched now? Asked before anything is reserved for it."""
-        if not self.edge.fleet.of(entry.name):
+        if not entry.fallbacks and not self.edge.fleet.of(entry.name):
             raise self._unavailable(entry, None)
 
     async def _reserve(
@@ -187,14 +183,16 @@ class Exchange:
         as a request only."""
         edge, name = self.edge, who.scope.when_spent
         cheaper = edge.model(name) if name else None
-        if cheaper is not None and (cheaper is entry or self.endpoint not in cheaper.kinds):
+        if cheaper is not None and (cheaper is entry or chain.refused(cheaper, who, request) is not None):
             cheaper = None
         policies = edge.snapshots.current.policies
         return await edge.till.reserve(self.id, self.at, who, request, entry, policies, cheaper, free)
 
     def _unavailable(self, entry: ModelEntry, why: Reason | None) -> errors.Unavailable:
         code = _CODES.get(entry.state, "no_capacity")
-        if entry.state == "serving":
+        if entry.external is not None and entry.state == "serving":
+            code, said = "no_usable_key", self.edge.externals.why_none(entry.name)
+        elif entry.state == "serving":
             said = why.sentence if why is not None else "no replica is ready at the moment"
         else:
             said = f"it is {entry.state.replace('_', ' ')}" + (f": {entry.reason}" if entry.reason else "")
@@ -206,10 +204,71 @@ class Exchange:
 
     # -- dispatch
 
-    async def _dispatch(self, model: str, body: bytes) -> None:
+    async def _dispatch(self) -> None:
+        """To the model that was admitted; where it cannot answer, along its fallbacks. Never after content."""
+        asked, tried = self._known(), [self._known().name]
+        first: errors.GatewayError | None = None
+        while True:
+            try:
+                return await self._let_in(self._known())
+            except errors.GatewayError as e:
+                if not e.elsewhere or not self.led_on or self.tally.content_sent:
+                    raise
+                first = first or e
+                self._hop(f"{tried[-1]}: {e.name}")
+                if not await self._next(asked, tried, e.name):
+                    raise first from None
+
+    async def _next(self, asked: ModelEntry, tried: list[str], why: str) -> bool:
+        """Whether another model may answer: from here on this exchange is that model's, and pays its price."""
+        who, request, edge, hold = self.who, self.request, self.edge, self.hold
+        assert who is not None and request is not None and hold is not None  # noqa: PT018 - since `_answer`
+        while True:
+            step = chain.next_after(asked, tried, edge.model, who, request)
+            for passed in step.passed:
+                self._hop(passed)
+            if step.entry is None:
+                return False
+            tried.append(step.entry.name)
+            try:
+                self.hold = await edge.till.move(hold, who, request, step.entry, edge.snapshots.current.policies)
+                break
+            except errors.GatewayError as e:
+                self._hop(f"{step.entry.name}: {e.name}")
+        edge.metrics.fell_back(self.asked_model, step.entry.name, why)
+        edge.doors.over(self, self.place)
+        edge.live.ended(self._known().name)
+        edge.live.began(step.entry.name)
+        self.entry, self.replica, self.place = step.entry, None, None
+        told = (b"x-llmgw-served-model", b"x-llmgw-fallback", b"x-llmgw-max-tokens")
+        self.headers = [h for h in self.headers if h[0] not in told]
+        self.headers += [h for h in self.hold.headers if h[0] == b"x-llmgw-max-tokens"]
+        self.headers += [(told[0], step.entry.name.encode()), (told[1], why.encode())]
+        self.instead = f"instead of {asked.name}, which could not answer ({why}): "
+        return True
+
+    def _hop(self, said: str) -> None:
+        if len(self.hops) < MOST_HOPS and said not in self.hops:
+            self.hops.append(said[:300])
+
+    async def _let_in(self, entry: ModelEntry) -> None:
+        """Through the model's door, where others may wait already, and to its replicas."""
+        doors = self.edge.doors
+        self.place = place = doors.enter(self, entry)
+        if place is not None and place.waits:
+            await doors.wait(self, place)
+        await self._attempts(entry)
+
+    async def _attempts(self, entry: ModelEntry) -> None:
         """Attempts until one is answered, or no further one is allowed."""
+        assert self.request is not None
+        model, name = entry.name, entry.origin or entry.name
+        if entry.external is not None:
+            name = entry.external.model
+        most = self.hold.max_tokens if self.hold is not None else None
+        body = requests.outgoing(self.raw, self.request, name, entry.developer_role, most)
         fleet, attempts, stale_used = self.edge.fleet, 0, False
-        text, session = self._affinity(model)
+        text, session = self._affinity(entry)
         route_by = self.edge.snapshots.current.policies.route_by
         tried: set[str] = set()
         while True:
@@ -218,22 +277,34 @@ class Exchange:
                 self.trace.begin("schedule", time.perf_counter())
             choice = fleet.choose(model, router.Ask(now, tried, text, session, route_by))
             if isinstance(choice, Reason):
-                raise self._no_choice(choice, model, now)
-            replica = choice.load
+                raise self._no_choice(choice, entry, now)
+            replica, heads = choice.load, choice.load.heads
             attempts += 1
             self.attempts += 1
-            self.replica, self.route = replica, choice.reason.sentence
+            self.replica, self.route = replica, self.instead + choice.reason.sentence
             self.edge.metrics.routed(model, choice.reason.code)
             self.ticket = fleet.begin(choice, text, now)
             try:
-                failure = await self._attempt(replica, body)
+                failure = await self._attempt(replica, heads[self.endpoint], body)
                 self.edge.metrics.attempted(replica, failure)
                 if self.trace:
                     self.trace.end(time.perf_counter(), (failure.code or failure.kind.value) if failure else "")
                 if failure is None:
                     found = self.tally.usage or usage.Usage()
                     self.ticket.served(time.monotonic(), found.prompt, found.cached)
+                    if isinstance(replica, Key):
+                        replica.accepted()
                     return
+                if isinstance(replica, Key):
+                    failure = replace(failure, sentence=replica.hushed(failure.sentence))
+                if failure.kind is not retry.Kind.STALE:
+                    self._hop(f"{model}@{replica.name}: {failure.sentence}")
+                if isinstance(replica, Key) and self.edge.externals.failed(replica, failure, heads):
+                    if heads is replica.heads and replica.name in tried:
+                        raise self._keys_busy(entry, now)
+                    self.edge.metrics.retried(model)
+                    attempts, tried = attempts - 1, tried | {replica.name}
+                    continue  # it is out or rests, and another one is asked
                 self._failed(replica, self.ticket, failure)
             finally:
                 self.ticket.end()
@@ -255,13 +326,14 @@ class Exchange:
             if decision.after_s:
                 await asyncio.sleep(decision.after_s)
 
-    def _affinity(self, model: str) -> tuple[prefix.Text, int | None]:
-        """What may draw the request to one of several replicas: its text, and its session."""
-        if len(self.edge.fleet.of(model)) < 2:
+    def _affinity(self, entry: ModelEntry) -> tuple[prefix.Text, int | None]:
+        """What may draw the request to one of several replicas: its text, and its session. A provider's keys have no
+        caches of their own, but shares."""
+        if entry.external is not None or len(self.edge.fleet.of(entry.name)) < 2:
             return prefix.NOTHING, None
         assert self.request is not None
         session = self.client.header(b"x-session-id") or self.request.user
-        text = prefix.NOTHING if self.endpoint == requests.EMBEDDINGS else prefix.read(self.raw, model)
+        text = prefix.NOTHING if self.endpoint == requests.EMBEDDINGS else prefix.read(self.raw, entry.name)
         return text, sessions.seed(session) if session else None
 
     def _failed(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
@@ -276,18 +348,25 @@ class Exchange:
         if failure.retry_after_s is not None:
             replica.rest(now + failure.retry_after_s)
 
-    def _no_choice(self, why: Reason, model: str, now: float) -> errors.Unavailable:
+    def _no_choice(self, why: Reason, entry: ModelEntry, now: float) -> errors.GatewayError:
         if why.code == router.ALL_BUSY:
-            wait_s = max(1, ceil(router.rest_s(self.edge.fleet.of(model), now)))
+            wait_s = max(1, ceil(router.rest_s(self.edge.fleet.of(entry.name), now)))
+            if entry.external is not None:
+                return self._keys_busy(entry, now)
             return errors.Unavailable(why.sentence, code="engine_busy", retry_after_s=wait_s)
-        return self._unavailable(self.edge.model(model) or self._known(), why)
+        return self._unavailable(self.edge.model(entry.name) or entry, why)
+
+    def _keys_busy(self, entry: ModelEntry, now: float) -> errors.KeysBusy:
+        wait_s = max(1, ceil(router.rest_s(self.edge.fleet.of(entry.name), now)))
+        sentence = f"the provider of '{entry.name}' asked for a pause: try again in {wait_s} s"
+        return errors.KeysBusy(sentence, retry_after_s=wait_s)
 
     def first_content(self) -> None:
         """The stream's first content is there."""
         if self.ticket is not None:
             self.ticket.first(time.monotonic())
 
-    async def _attempt(self, replica: Replica, body: bytes) -> retry.Failure | None:
+    async def _attempt(self, replica: Replica, start: bytes, body: bytes) -> retry.Failure | None:
         """One try on one replica; None when the client has its answer."""
         policies = self.edge.snapshots.current.policies
         connection, trace = None, self._traced(replica)
@@ -296,10 +375,11 @@ class Exchange:
             if connection is None:
                 try:
                     connection = await replica.pool.connect(policies.connect_timeout_s)
-                except OSError:
-                    return retry.Failure(retry.Kind.CONNECT, "the engine cannot be reached")
+                except OSError as e:
+                    why = ", for its certificate is not trusted here" if isinstance(e, ssl.SSLError) else ""
+                    return retry.Failure(retry.Kind.CONNECT, f"the engine cannot be reached{why}")
             head = b"%bx-request-id: %b\r\n%bcontent-length: %d\r\n\r\n" % (
-                replica.heads[self.endpoint],
+                start,
                 self.headers[0][1],
                 trace,
                 len(body),
@@ -312,6 +392,11 @@ class Exchange:
         except UpstreamError as e:
             kind = retry.Kind.STALE if e.stale else retry.Kind.RESET
             return retry.Failure(kind, f"the engine failed in the middle of the request: {e}")
+        except errors.EngineRefused as e:
+            if isinstance(replica, Key):  # the caller's fault: the key is good
+                replica.accepted()
+                e.sentence = replica.hushed(e.sentence)
+            raise
         finally:
             if connection is not None:
                 connection.release()
@@ -321,26 +406,26 @@ class Exchange:
         if self.trace:
             said = {"gen_ai.provider.name": replica.endpoint.engine, "llmgw.replica": replica.endpoint.replica}
             self.trace.end(time.perf_counter(), **{"llmgw.route": self.route})
-            return self.trace.attempt(time.perf_counter(), **said)
+            context = self.trace.attempt(time.perf_counter(), **said)
+            return b"" if isinstance(replica, Key) else context
+        if isinstance(replica, Key):
+            return b""  # what a trace carries along stays in the cluster
         parent = self.client.header(b"traceparent")
         return lines(parent, self.client.header(b"tracestate")) if parent else b""
 
     def answer_headers(self) -> Headers:
-        headers = self.headers if self.place is None else [*self.headers, *self.place.headers()]
-        if self.replica is None:  # a stream that is kept open in the queue
-            return headers
-        return [
-            *headers,
-            (b"x-llmgw-replica", self.replica.label),
-            (b"x-llmgw-route", self.route.encode()),
-        ]
+        found = self.headers if self.place is None else [*self.headers, *self.place.headers()]
+        if self.led_on and not self.tally.content_sent:
+            found = [h for h in found if h[0] != b"x-llmgw-served-model"]
+        if self.replica is None:  # refused before one was chosen, or kept open in the queue
+            return found
+        return [*found, (b"x-llmgw-replica", self.replica.label), (b"x-llmgw-route", self.route.encode())]
 
     # -- the books
 
     async def _refuse(self, error: errors.GatewayError) -> None:
-        headers = self.answer_headers() if self.replica is not None else self.headers
         self.client.unwatch()
-        await self.client.refuse(error, headers)
+        await self.client.refuse(error, self.answer_headers())
 
     def _known(self) -> ModelEntry:
         assert self.entry is not None
@@ -419,6 +504,7 @@ class Exchange:
             dispatched_ms=None if self.sent_at is None else round((self.sent_at - self.began) * 1000, 3),
             reason=self.reason[:300],
             queued_ms=self.place.queued_ms if self.place is not None else None,
+            hops=tuple(self.hops),
         )
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from gateway.core.admission import bands
 from gateway.core.retry import Failure
 from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
+from gateway.edge.external import STANDINGS
 from gateway.edge.replicas import Replica
 from gateway.edge.tally import Tally
 from llmgw import metrics
@@ -56,6 +58,9 @@ class EdgeFigures:
             tokens, cost = look.saving()
             self.figures.add(metrics.CACHE_SAVED_TOKENS, (look.project, model), tokens)
             self.figures.add(metrics.CACHE_SAVED_COST, (look.project, model), cost / NANO)
+
+    def fell_back(self, asked: str, served: str, reason: str) -> None:
+        self.figures.add(metrics.FALLBACKS, (asked, served, reason))
 
     def settled(
         self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage, project: str
@@ -125,6 +130,13 @@ class EdgeFigures:
         for name, count in broken.items():
             put(metrics.BREAKERS, count, (name,))
         self._queues(edge, now)
+        self.figures.clear(metrics.EXTERNAL_KEYS)
+        for model, keys in edge.externals.report(time.monotonic()).items():
+            states = dict.fromkeys(STANDINGS.values(), 0)
+            for key in keys:
+                states[STANDINGS[key["code"]]] += 1
+            for state, count in states.items():
+                put(metrics.EXTERNAL_KEYS, count, (model, state))
         snapshot = edge.snapshots.current
         for part in ("tenancy", "catalog", "endpoints", "policies"):
             version = getattr(snapshot, part).version

@@ -46,8 +46,8 @@ class Live:
         live.completion_tokens_total += counts.completion or 0
         live.prompt_tokens_total += counts.prompt or 0
 
-    def document(self, now: float, at: float) -> dict[str, Any]:
-        """As it lies in Redis; `now` monotonic, `at` Unix seconds."""
+    def document(self, now: float, at: float, external: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+        """As it lies in Redis; `now` monotonic, `at` Unix seconds. `external`: how each key of those models stands."""
         passed = now - self._before_at if self._before_at is not None else 0.0
         rates: dict[str, float] = {}
         for name, live in self.models.items():
@@ -65,7 +65,7 @@ class Live:
             }
             for name, live in self.models.items()
         }
-        return {"at": at, "models": models, "tokens_per_s": rates}
+        return {"at": at, "models": models, "tokens_per_s": rates, "external": external}
 
     def _of(self, model: str) -> LiveModel:
         live = self.models.get(model)

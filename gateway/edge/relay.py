@@ -25,7 +25,8 @@ MOST_ERROR_BYTES = 1024 * 1024
 READ_THROUGH_BYTES = 256 * 1024
 """Up to here a whole answer is checked to be JSON; of a longer one only its ends are looked at."""
 _ERROR = re.compile(rb'\s*\{\s*"error"\s*:\s*[{"]')
-_OWN_FAULT = (401, 403)
+_OWN_FAULT = (401, 402, 403)
+"""402: a provider's word for an account without money."""
 _AGAIN = (408, 429)
 _SAYS_WHEN = (429, 503)
 

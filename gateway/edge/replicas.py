@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from agent.wire.reason import Reason
 from gateway.core import router
@@ -45,6 +46,9 @@ class Fleet:
         self._secret = secret
         self._by_key: dict[tuple[str, str, int], Replica] = {}
         self._by_model: dict[str, list[Replica]] = {}
+        self._inside: dict[str, list[Replica]] = {}
+        self._outside: Mapping[str, list[Replica]] = {}
+        self._every_outside: tuple[Replica, ...] = ()
         self._turns: dict[str, Turn] = {}
         self.prefixes = Prefixes()
 
@@ -63,9 +67,16 @@ class Fleet:
             if key not in known:
                 replica.pool.retire()
                 self.prefixes.forget(replica.name)
-        self._by_key, self._by_model = known, by_model
+        self._by_key, self._inside = known, by_model
+        self._by_model = {**by_model, **self._outside}
         self._turns = {model: self._turns[model] for model in by_model}
         self._assign()
+
+    def outside(self, usable: Mapping[str, Sequence[Replica]], all_of_them: tuple[Replica, ...]) -> None:
+        """The keys of external models that may be used, by model; and all that there are."""
+        self._outside = {model: list(keys) for model, keys in usable.items()}
+        self._every_outside = all_of_them
+        self._by_model = {**self._inside, **self._outside}
 
     def of(self, model: str) -> list[Replica]:
         return self._by_model.get(model, [])
@@ -90,4 +101,4 @@ class Fleet:
                 replica.bit = self.prefixes.bit(replica.name)
 
     def __iter__(self) -> Iterator[Replica]:
-        return iter(self._by_key.values())
+        return chain(self._by_key.values(), self._every_outside)

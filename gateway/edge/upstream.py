@@ -8,6 +8,7 @@ handed over within the read itself (`pour`), so that no task wakes for it.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -373,10 +374,20 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """Kept connections to one address: TCP, or a unix socket."""
+    """Kept connections to one address: TCP, TLS (the certificate must be `host`'s), or a unix socket."""
 
-    def __init__(self, host: str = "", port: int = 0, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        host: str = "",
+        port: int = 0,
+        path: Path | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        idle_s: float = IDLE_S,
+        least_connect_s: float = 0.0,
+    ) -> None:
         self.host, self.port, self.path = host, port, path
+        self._tls, self._idle_s, self._least_connect_s = tls, idle_s, least_connect_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._retired = False
@@ -385,19 +396,21 @@ class Pool:
         """A kept connection that has not rested too long; None when there is none."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and now - connection.idle_since < IDLE_S:
+            if connection.usable and now - connection.idle_since < self._idle_s:
                 return connection
             connection.abort()
         return None
 
     async def connect(self, timeout_s: float) -> Connection:
-        """A new connection; raises `OSError` or `TimeoutError`."""
+        """A new connection; raises `OSError` (of which `ssl.SSLError` is one) or `TimeoutError`."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(max(timeout_s, self._least_connect_s)):
             if self.path is not None:
                 _, connection = await loop.create_unix_connection(lambda: Connection(loop, self), str(self.path))
             else:
-                _, connection = await loop.create_connection(lambda: Connection(loop, self), self.host, self.port)
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop, self), self.host, self.port, ssl=self._tls
+                )
         self._open.add(connection)
         return connection
 
@@ -415,7 +428,7 @@ class Pool:
 
     def sweep(self, now: float) -> None:
         """Close what has rested too long."""
-        for connection in [c for c in self._idle if now - c.idle_since >= IDLE_S]:
+        for connection in [c for c in self._idle if now - c.idle_since >= self._idle_s]:
             self._idle.remove(connection)
             connection.abort()
 

@@ -63,4 +63,6 @@ def model_state(row: Row, states: Iterable[str]) -> str:
         return "serving"
     if row["stopped"]:
         return "stopped"
+    if row["external"]:
+        return str(row["state"])
     return next((s for s in _NEAREST if s in present), "failed" if row["wanted"] is None else "pending")

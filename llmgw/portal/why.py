@@ -25,6 +25,8 @@ def why(entry: Entry, state: str, replicas: list[Row]) -> Why:
     """Everything that keeps the model from serving; no reason while it serves."""
     if entry.definition is None:
         return Why(entry.problems)
+    if entry.definition.external is not None:
+        return Why(())
     try:
         found = selectors.explain_placement(entry.name)
     except Refusal as e:

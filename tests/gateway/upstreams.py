@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,7 +74,7 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def engine(script: Script, port: int = 0) -> AsyncIterator[Upstream]:
+async def engine(script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Upstream]:
     """A listening engine; every request is given to `script`."""
     found = Upstream(0)
     tasks: set[asyncio.Task[None]] = set()
@@ -91,9 +92,12 @@ async def engine(script: Script, port: int = 0) -> AsyncIterator[Upstream]:
         finally:
             found.open -= 1
             tasks.discard(task)
-            writer.close()
+            if tls is None:
+                writer.close()
+            else:
+                writer.transport.abort()  # an ordered end of TLS would outlive the test
 
-    server = await asyncio.start_server(connected, "127.0.0.1", port, limit=1 << 24)
+    server = await asyncio.start_server(connected, "127.0.0.1", port, limit=1 << 24, ssl=tls)
     found.port = server.sockets[0].getsockname()[1]
     try:
         yield found

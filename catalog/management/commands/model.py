@@ -51,6 +51,7 @@ class Command(NounCommand):
         remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
         remove.add_argument("name", help="the model, by name or alias")
         remove.add_argument("--yes", action="store_true", help="do not ask")
+        remove.add_argument("--force", action="store_true", help="although other models fall back to it")
 
 
 def _documents(file: str) -> list[Any]:
@@ -93,11 +94,11 @@ def _start(name: str) -> list[dict[str, Any]]:
     return [{"name": models.start(name=name, actor=actor()), "did": "started"}]
 
 
-def _remove(name: str, yes: bool) -> list[dict[str, Any]]:
+def _remove(name: str, yes: bool, force: bool) -> list[dict[str, Any]]:
     found = selectors.entry(name)
     if not yes:
         _confirm(found.name)
-    return [{"name": models.remove(name=found.name, actor=actor()), "did": "removed"}]
+    return [{"name": models.remove(name=found.name, actor=actor(), force=force), "did": "removed"}]
 
 
 def _confirm(name: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from gateway.core.ledger import account, left, refusals
 from gateway.core.ledger.account import NOTHING, Bound, Record
@@ -84,6 +86,31 @@ class Till:
             choices = [(m, self._worst(request, m, prices(m), policies)) for m in (entry, when_spent) if m is not None]
         if (never := refusals.never(bound.levels, choices[0][1])) is not None:
             raise self._refused(never, bound)
+        return await self._admit(id, bound, choices, prices, began, policies)
+
+    async def move(self, hold: Hold, who: Principal, request: Request, entry: ModelEntry, policies: Policies) -> Hold:
+        """Another model answers: what it may use at the most is held instead of what was. It stays one request of the
+        limits on requests. Raises as `reserve` does, and nothing is held then."""
+        bound = account.of(who)
+        if not bound.accounts:
+            return replace(hold, entry=entry)
+        self._release(hold)
+        found = self._worst(request, entry, hold.prices(entry), policies)
+        if (never := refusals.never(bound.levels, found)) is not None:
+            raise self._refused(never, bound)
+        counted = tuple(msgspec.structs.replace(a, rpm=NOTHING) for a in bound.accounts)
+        again = Bound(counted, bound.levels, bound.budgets)
+        return await self._admit(f"{hold.id}+", again, [(entry, found)], hold.prices, hold.began, policies)
+
+    async def _admit(
+        self,
+        id: str,
+        bound: Bound,
+        choices: list[tuple[ModelEntry, Worst]],
+        prices: Callable[[ModelEntry], Price | None],
+        began: float,
+        policies: Policies,
+    ) -> Hold:
         packed = [account.pack(Record(w.tokens, w.money, bound.accounts)) for _, w in choices]
         self.ledger.window_ms = int(policies.window_s * 1000)
         result = await self.ledger.reserve(id, packed)
@@ -109,16 +136,24 @@ class Till:
         found = hold.prices(entry)
         cost = None if found is None else found.of(prompt, completion, counts.cached or 0)
         if hold.record is not None:
-            ms = int((time.monotonic() - hold.began) * 1000)
-            self.ledger.settle(hold.id, hold.record, prompt + completion, cost or 0, ms)
-            for allowance in (self._away, *self._unseeded.values()):
-                if allowance is not None:
-                    allowance.settle(hold.id, prompt + completion, cost or 0, ms)
+            self._settle(hold, prompt + completion, cost or 0, int((time.monotonic() - hold.began) * 1000))
             if request is not None and counts.prompt is not None and charged:
                 self._estimates.learn(hold.entry.name, request.prompt_tokens, counts.prompt)
         return cost
 
     # -- helpers, in call order
+
+    def _release(self, hold: Hold) -> None:
+        if hold.record is not None:
+            self._settle(hold, 0, 0, 0)
+            hold.record = None
+
+    def _settle(self, hold: Hold, tokens: int, money: int, ms: int) -> None:
+        assert hold.record is not None
+        self.ledger.settle(hold.id, hold.record, tokens, money, ms)
+        for allowance in (self._away, *self._unseeded.values()):
+            if allowance is not None:
+                allowance.settle(hold.id, tokens, money, ms)
 
     def _worst(self, request: Request, entry: ModelEntry, at: Price | None, policies: Policies) -> Worst:
         return worst(request, entry, at or _FREE, policies.unnamed_tokens, self._estimates.factor(entry.name))

@@ -6,12 +6,15 @@ import asyncio
 import gzip
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from llmgw import metrics
 from tests.gateway.edges import EdgeProcess, chat, content, endpoint, events
+from tests.gateway.providers import NAME, Keys, external, serve
 from tests.gateway.upstreams import DONE, HEAD, Call, answer, delta, engine, finish, usage
 
 CHAT = "/v1/chat/completions"
@@ -23,8 +26,84 @@ async def good(call: Call) -> None:
     await (call.stream(delta("ok"), END) if call.json.get("stream") else call.whole(answer()))
 
 
-@pytest.mark.skip(reason="waits for external models: their keys and their 429s")
-def test_b051_retry_after_of_providers() -> None: ...
+def _key(call: Call) -> str:
+    return call.headers["authorization"].removeprefix("Bearer ")
+
+
+async def test_b051_retry_after_of_providers(edge: EdgeProcess, http: httpx.AsyncClient, tmp_path: Path) -> None:
+    said: list[str] = []
+    keys = Keys(tmp_path)
+
+    async def script(call: Call) -> None:
+        if _key(call) == "busy":
+            await call.whole({"error": {"message": "slow down, org-abcdef123456"}}, 429, *said)
+        else:
+            await good(call)
+
+    cases: list[tuple[list[str], float]] = [
+        (["retry-after: 30"], 30),
+        (["retry-after: Wed, 21 Oct 2026 07:28:00 GMT", "date: Wed, 21 Oct 2026 07:27:30 GMT"], 30),
+        (["retry-after-ms: 1500"], 2),
+        (["retry-after: -5"], 5),
+        (["retry-after: 9999999"], 300),
+        (["retry-after: soon"], 5),
+        ([], 5),
+    ]
+    async with engine(script) as there:
+        url, busy, free = f"http://127.0.0.1:{there.port}", keys.write(1, "busy"), keys.write(2, "free")
+        names = [f"case-{number}" for number, _ in enumerate(cases)]
+        both = [external(url, busy, free, weights=(1000, 0.001), name=name) for name in names]
+        serve(edge, *both, *[external(url, busy, name=f"{name}-alone") for name in names])
+        for name, (headers, wait_s) in zip(names, cases, strict=True):
+            said[:] = headers
+            before = len(there.calls)
+            found = await http.post(CHAT, json=chat(model=name))
+            assert (found.status_code, found.headers["x-llmgw-replica"]) == (200, f"external:{name}#2")
+            assert [_key(c) for c in there.calls[before:]] == ["busy", "free"], "the same request goes to another key"
+            found = await http.post(CHAT, json=chat(model=name))
+            assert [_key(c) for c in there.calls[before:]] == ["busy", "free", "free"], "it rests"
+            found = await http.post(CHAT, json=chat(model=f"{name}-alone"))
+            assert (found.status_code, found.json()["error"]["code"]) == (429, "provider_busy")
+            assert "org-" not in found.text
+            assert wait_s - 2 <= int(found.headers["retry-after"]) <= wait_s, headers
+            asked = len(there.calls)
+            assert (await http.post(CHAT, json=chat(model=f"{name}-alone"))).status_code == 429
+            assert len(there.calls) == asked, "nothing is asked while all keys wait"
+        row = edge.settlement(found.headers["x-request-id"])
+        assert (row.status, row.code, row.outcome) == (429, "provider_busy", "refused")
+
+
+async def test_b051_a_429_moves_no_breaker_and_its_pause_ends(
+    edge: EdgeProcess, http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    keys = Keys(tmp_path)
+    script = ["500", "500", "429", "500", "ok"]
+
+    async def provider(call: Call) -> None:
+        match script.pop(0):
+            case "429":
+                await call.whole({"error": {"message": "busy"}}, 429, "retry-after-ms: 300")
+            case "500":
+                await call.whole({"error": {"message": "broken"}}, 500)
+            case _:
+                await good(call)
+
+    async with engine(provider) as there:
+        serve(edge, external(f"http://127.0.0.1:{there.port}", keys.write(1, "one")), retries=0)
+        assert [(await http.post(CHAT, json=chat(model=NAME))).status_code for _ in range(3)] == [502, 502, 429]
+        await asyncio.sleep(0.35)
+        assert (await http.post(CHAT, json=chat(model=NAME))).status_code == 502
+        await asyncio.sleep(1.2)
+        assert _breakers(edge) == 1, "the third failure opened it: the 429 between cleared nothing"
+
+
+def _breakers(edge: EdgeProcess) -> float:
+    with edge.client() as client:
+        for key in client.scan_iter(f"{metrics.PREFIX}edge-*"):
+            for name, labels, value in metrics.decode(client.get(key) or b"").gauges:
+                if name == metrics.BREAKERS.name and labels == [NAME]:
+                    return value
+    return 0
 
 
 async def test_b051_an_engine_that_asks_for_a_pause_gets_it(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
