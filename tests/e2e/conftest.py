@@ -201,6 +201,8 @@ def cluster() -> Iterator[Cluster]:
         one = Cluster(Path(folder))
         try:
             one.start()
+            one.command("config", "set", "limits.default_rpm", "0")  # load comes from the one key that there is
+            one.command("config", "set", "limits.default_tpm", "0")
             yield one
         finally:
             one.close()
