@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
@@ -51,7 +52,11 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=int(os.environ.get("LLMGW_TEST_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=st.lists(STEP, max_size=60))
 def test_script_book_and_sum_agree(store: redis.Redis, steps: list[tuple[str, int, int, int]]) -> None:
     store.flushdb()
