@@ -155,23 +155,24 @@ async def _ready(edges: list[Edge]) -> None:
 
 
 def _fullest(storm: str, here: World) -> float:
-    """The most in any window, from the books: requests by when they came, tokens by when they were settled."""
-    events = sorted(
-        (intent.at, 1.0)
-        if storm == "requests"
-        else (intent.at + s.duration_ms / 1000, float((s.prompt_tokens or 0) + (s.completion_tokens or 0)))
-        for intent, s in here.settled()
-        if s.outcome == "ok"
+    """The most that was certainly within one window, from the books. A request was admitted between its coming and its
+    leaving for the engine; its tokens are settled when it is over."""
+    events = []
+    for intent, s in here.settled():
+        if s.dispatched_ms is None:
+            continue
+        if storm == "requests":
+            events.append((intent.at, intent.at + s.dispatched_ms / 1000, 1))
+        else:
+            over = intent.at + s.duration_ms / 1000
+            events.append((over, over, (s.prompt_tokens or 0) + (s.completion_tokens or 0)))
+    return max(
+        (
+            sum(amount for first, last, amount in events if first >= begins and last <= begins + WINDOW_S)
+            for begins, _, _ in events
+        ),
+        default=0,
     )
-    most = total = 0.0
-    first = 0
-    for at, amount in events:
-        total += amount
-        while events[first][0] < at - WINDOW_S:
-            total -= events[first][1]
-            first += 1
-        most = max(most, total)
-    return most
 
 
 def _table(found: list[Outcome]) -> str:
