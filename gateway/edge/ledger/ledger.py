@@ -28,6 +28,8 @@ ANSWER_S = 0.5
 BROKEN_S = 2.0
 """A connection on which nothing is answered for so long is given up."""
 RENEW_S = LEASE_S / 4
+SETTLE_S = 0.002
+"""A settlement waits so long for a reservation to leave with, before it: together they cost little more than one."""
 JOURNAL_S = 5.0
 """How long an answered batch is remembered: longer than a Redis that syncs each second can lose, or a replica lag."""
 RETRY_S = 0.1
@@ -53,7 +55,7 @@ class Ledger:
         self._epoch = self._number = 0
         self._previous = b"0"
         self._queue: list[Operation] = []
-        self._scheduled = False
+        self._scheduled = self._settling = False
         self._sent: deque[Batch] = deque()
         self._journal: deque[Batch] = deque()
         self._sent_at = 0.0
@@ -96,7 +98,10 @@ class Ledger:
     def settle(self, id: str, record: bytes, tokens: int, money: int, ms: int) -> None:
         """Let go of what is held; `tokens` and `money` stay. Nobody waits for it."""
         if self.live.pop(id, None) is not None:
-            self._put(operation.settle(id, record, tokens, money, ms))
+            self._queue.append(operation.settle(id, record, tokens, money, ms))
+            if not self._settling and self._wire is not None:
+                self._settling = True
+                self._loop.call_later(SETTLE_S, self._settled)
 
     async def close(self) -> None:
         """After the last request: what is still to be told goes out, if Redis takes it. Once, so nothing signals it."""
@@ -111,6 +116,10 @@ class Ledger:
         if not self._scheduled and self._wire is not None:
             self._scheduled = True
             self._loop.call_soon(self._flush)
+
+    def _settled(self) -> None:
+        self._settling = False
+        self._flush()
 
     def _flush(self) -> None:
         self._scheduled = False
