@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from gateway.core.chain import MOST, Step, next_after, refused
 from gateway.core.principal import Principal
@@ -78,8 +77,8 @@ def test_what_it_cannot_do_counts() -> None:
     assert walk(models, request=Request(EMBEDDINGS, "a", False, False, False, None, False)) == []
     assert walk(models, request=Request(CHAT, "a", False, False, False, None, images=True)) == []
     for tokens, fits in ((90, True), (91, False)):
-        found = next_after(models["a"], ["a"], models.get, ANYBODY, replace(ASK, prompt_tokens=tokens))
+        found = next_after(models["a"], ["a"], models.get, ANYBODY, structs.replace(ASK, prompt_tokens=tokens))
         assert (found.entry is not None) is fits
     models["a"] = ModelEntry("a", fallbacks=("b",), context_length=50)
-    long = replace(ASK, prompt_tokens=500)
+    long = structs.replace(ASK, prompt_tokens=500)
     assert next_after(models["a"], ["a"], models.get, ANYBODY, long).entry is not None, "no less room than asked"
