@@ -52,6 +52,12 @@ bench: ## measure the gateway against a direct connection, in one run
 	@deploy/install.sh test
 	@$(BIN)/python -m bench
 
+MINUTES ?= 30
+.PHONY: soak
+soak: ## mixed load on a real edge for MINUTES (30), and whether anything stays behind
+	@deploy/install.sh test
+	@$(BIN)/python -m bench.soak --minutes $(MINUTES)
+
 .PHONY: messages
 messages: ## take up new strings into locales/ and compile them
 	@$(BIN)/python -m llmgw.portal.messages extract

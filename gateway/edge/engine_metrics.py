@@ -109,4 +109,4 @@ async def _fetch(replica: Replica, path: str) -> bytes:
             raise TimeoutError
         return b"".join(pieces)
     finally:
-        connection.release()
+        connection.abort()  # also where the engine keeps it open although it was asked not to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,7 @@ class EdgeFigures:
         put = self.figures.put
         for model, live in edge.live.models.items():
             put(metrics.IN_FLIGHT, live.in_flight, (model,))
+        put(metrics.EDGE_TASKS, len(asyncio.all_tasks(edge.loop)))
         for metric in (metrics.BREAKERS, metrics.ENGINE_RUNNING, metrics.ENGINE_WAITING, metrics.ENGINE_KV):
             self.figures.clear(metric)
         now = edge.loop.time()
