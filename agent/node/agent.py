@@ -94,6 +94,7 @@ class Agent:
         self._options = Options()
         self._obeyed = asyncio.Event()
         """Set: there are new ones, which facts may show."""
+        self._rdma_active: tuple[bool | None, ...] | None = None
         self._heard = False
         """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
@@ -233,6 +234,9 @@ class Agent:
         while True:
             self._changed_for_link.clear()
             moving = self._surroundings.moving()
+            if moving.rdma_active != self._rdma_active:
+                self._rdma_active = moving.rdma_active
+                self._obeyed.set()
             await connection.send(
                 Heartbeat(
                     shards=self.supervisor.observed(),
@@ -334,7 +338,8 @@ class Agent:
 
 
 def _lasting(facts: NodeFacts) -> NodeFacts:
-    """Without the figures that heartbeats carry."""
+    """Without the figures that heartbeats carry. Those of cards that never stand still are looked at again with
+    everything else, and told when they differ."""
     return replace(facts, memory_free_bytes=None, disk_free_bytes=None)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.core import proc
-from agent.node import gpus
+from agent.node import gpus, rdma
 from agent.node.settings import Settings
 from agent.wire.facts import EngineFacts, NodeFacts
 
@@ -26,6 +26,8 @@ class Moving:
     memory_free_bytes: int | None = None
     disk_free_bytes: int | None = None
     load_1m: float | None = None
+    rdma_active: tuple[bool | None, ...] | None = None
+    """Of each RDMA port: a change is told at once, since a fabric goes with it."""
 
 
 class Surroundings(Protocol):
@@ -49,7 +51,7 @@ def facts(
     cpuinfo = _text("/proc/cpuinfo")
     memory = proc.meminfo(_text("/proc/meminfo"))
     disk = _disk(weights)
-    cards = gpus.found()
+    cards = gpus.found(settings.discovery.get("nvidia_smi", "nvidia-smi"))
     return NodeFacts(
         hostname=socket.gethostname() or None,
         address=address,
@@ -68,6 +70,7 @@ def facts(
         agent_version=version(),
         labels=dict(settings.labels),
         gpus=cards.gpus,
+        rdma_ports=rdma.ports(),
         engines=tuple(engines),
     )
 
@@ -79,7 +82,7 @@ def moving(weights: Path) -> Moving:
     except OSError:
         load = None
     memory = proc.meminfo(_text("/proc/meminfo"))
-    return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load)
+    return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load, rdma.states())
 
 
 def version() -> str:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from agent.core.doctor import Seen
-from agent.node import reach
+from agent.node import reach, surroundings
 from agent.node.home import Home
 from agent.node.settings import Settings
 from agent.wire.facts import NodeFacts
@@ -24,6 +24,11 @@ def look(
         engine_user=settings.engine_user,
         engine_user_problems=_user_problems(home, settings, facts),
         unknown_settings=settings.unknown,
+        modules=surroundings.modules(),
+        memlock_bytes=surroundings.memlock_bytes(),
+        fabric_manager=surroundings.fabric_manager(),
+        imex=surroundings.imex(),
+        imex_channels=surroundings.imex_channels(),
         home_problem=None if os.access(home.path, os.W_OK) else f"{home.path} cannot be written to by this user",
     )
 

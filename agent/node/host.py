@@ -88,6 +88,10 @@ class Host(Protocol):
         """Whether one of `processes` holds memory on each of the cards; None when that cannot be told. Slow."""
         ...
 
+    def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
+        """What CUDA calls them: a card its number, a MIG instance its UUID; None when that cannot be told. Slow."""
+        ...
+
     def port_problem(self, host: str, port: int) -> str | None:
         """Why nobody could listen there now; None when somebody could."""
         ...

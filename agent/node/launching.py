@@ -16,10 +16,12 @@ from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
 from agent.node.shardfile import ShardFile
 from agent.node.weights import Progress, WeightsError
+from agent.wire.facts import INSTANCES, device_name
 from agent.wire.shard import ShardSpec
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _RENDEZVOUS_S = 0.1
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class CannotStart(Exception):
@@ -83,8 +85,11 @@ async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, s
     """Starts the shard's processes into `started`, as they come; the record is on disk before and after.
     Raises `CannotStart`; what was started until then is the caller's to end."""
     log = Path(record.log)
+    visible = await _visible(ctx, record.spec)
     for command in engine.commands(record.spec, paths, record.host):
         await _rendezvous(ctx, command)
+        if visible is not None and _VISIBLE in command.env:
+            command = replace(command, env={**command.env, _VISIBLE: visible})
         env = environment.for_engine(
             ctx.environ,
             command,
@@ -100,6 +105,17 @@ async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, s
         record = replace(record, processes=(*record.processes, process.identity))
         save(ctx, record)
     return record
+
+
+async def _visible(ctx: Context, spec: ShardSpec) -> str | None:
+    """A MIG instance has no number that CUDA knows: it is named by its UUID, which the driver tells now."""
+    if all(d < INSTANCES for d in spec.devices):
+        return None
+    names = await asyncio.to_thread(ctx.host.device_names, spec.devices)
+    if names is None:
+        shown = ", ".join(map(device_name, spec.devices))
+        raise CannotStart(f"the driver does not tell the id of device {shown}: was the card cut anew?")
+    return ",".join(names)
 
 
 def save(ctx: Context, record: ShardFile) -> None:

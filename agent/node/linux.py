@@ -164,6 +164,9 @@ class LinuxHost:
         strangers = {pid for pids in held for pid in pids if not Path(f"/proc/{pid}").exists()}
         return None if strangers else False
 
+    def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
+        return gpus.names(devices)
+
     def port_problem(self, host: str, port: int) -> str | None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as s:

@@ -7,6 +7,7 @@ address: 10.0.0.2           # where the gateway reaches this node's engines; els
 labels: {rack: a}
 engine_user: llmgw-engine   # engines run as this user; the agent must then be root
 engines: {llamacpp: /opt/llama.cpp/llama-server}
+discovery: {nvidia_smi: /opt/nvidia/bin/nvidia-smi}   # where it is not on PATH
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Settings:
     engine_user: str | None = None
     engines: dict[str, str] = field(default_factory=dict)
     """Engine name → executable or interpreter, where it is not to be found by itself."""
+    discovery: dict[str, str] = field(default_factory=dict)
+    """`nvidia_smi`: the executable."""
     weights: Path | None = None
     """The folder for fetched weights; None: in the home."""
     hub: str = HUB
@@ -91,6 +94,7 @@ def _parse(found: dict[Any, Any], folder: Path, environ: Mapping[str, str]) -> S
         "labels": take("labels", _texts, {}),
         "engine_user": take("engine_user", _text),
         "engines": take("engines", _texts, {}),
+        "discovery": take("discovery", _discovery, {}),
         "weights": take("weights", lambda v: folder / _text(v)),
         "hub": take("hub", _text, environ.get("HF_ENDPOINT") or HUB),
         "hub_token": environ.get("HF_TOKEN"),
@@ -109,6 +113,14 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"must hold names and values, and is {value!r}")
     return {str(k): str(v) for k, v in value.items()}
+
+
+def _discovery(value: Any) -> dict[str, str]:
+    names = _texts(value)
+    unknown = sorted(set(names) - {"nvidia_smi"})
+    if unknown:
+        raise ValueError(f"knows nvidia_smi, and not {', '.join(unknown)}")
+    return names
 
 
 def _node_id(value: Any) -> str:

@@ -4,16 +4,64 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+INSTANCES = 1000
+"""Devices from here on are MIG instances: 1000 + 100 × card + instance."""
+
+
+def device_name(index: int) -> str:
+    """As people see a device: `0`, or `0/mig2`."""
+    if index < INSTANCES:
+        return str(index)
+    card, instance = divmod(index - INSTANCES, 100)
+    return f"{card}/mig{instance}"
+
+
+@dataclass(frozen=True, slots=True)
+class PcieFacts:
+    """A card's link. `generation` is the fastest that card and slot reach together (what it runs at now drops while the
+    card idles), `width` the lanes in use; the others what the card could do elsewhere."""
+
+    generation: int | None = None
+    width: int | None = None
+    card_generation: int | None = None
+    card_width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """NVLink from a card to another one, by its number of links."""
+
+    peer: int
+    links: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainFacts:
+    """A card's place among the NVLink domains that reach over several machines. `state` as the driver words it."""
+
+    state: str | None = None
+    cluster: str | None = None
+    clique: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HolderFacts:
+    """A process that holds memory on a card."""
+
+    pid: int
+    memory_bytes: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One card as its driver tells it. `index` is the PCI-bus order; `uuid` survives a reboot."""
+    """One device as its driver tells it: a card, or a MIG instance of one. `uuid` survives a reboot."""
 
     index: int
+    """The card's place on the PCI bus; 1000 + 100 × card + instance for a MIG instance."""
     uuid: str | None = None
     name: str | None = None
     gpu_class: str | None = None
-    """`l40s-45g`: the model and the driver's whole GiB."""
+    """`l40s-45g`: the model and the driver's whole GiB; `a100-80g-mig-3g.40gb` for an instance."""
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
     compute_capability: str | None = None
@@ -21,6 +69,53 @@ class GpuFacts:
     power_w: float | None = None
     power_limit_w: float | None = None
     utilization_percent: float | None = None
+    """Of an instance never known: no driver measures it."""
+    bus_id: str | None = None
+    """`0000:18:00.0`, as the kernel writes it."""
+    numa_node: int | None = None
+    adapters: tuple[str, ...] | None = None
+    """The network adapters that are nearest to it."""
+    pcie: PcieFacts | None = None
+    ecc_uncorrected: int | None = None
+    """Errors that ECC could not mend, since the driver was loaded."""
+    remap_pending: bool | None = None
+    """Memory rows wait for a reset to be replaced."""
+    mig_profile: str | None = None
+    """`3g.40gb`: this is an instance."""
+    mig_enabled: bool | None = None
+    """The card's mode. An enabled card is told as its instances; by itself only where it has none."""
+    mig_pending: bool | None = None
+    """The mode that it takes at its next reset."""
+    nvlinks: tuple[NvLink, ...] | None = None
+    switched: bool | None = None
+    """Its NVLinks go to an NVSwitch."""
+    domain: DomainFacts | None = None
+    holders: tuple[HolderFacts, ...] | None = None
+    problem: str | None = None
+    """Why nothing can be placed on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    """A port of an RDMA adapter."""
+
+    adapter: str
+    port: int
+    kind: str | None = None
+    """infiniband | roce."""
+    active: bool | None = None
+    rate_gbps: float | None = None
+    netdev: str | None = None
+    numa_node: int | None = None
+    bus_id: str | None = None
+    gid_index: int | None = None
+    """RoCE: of the version 2 entry that holds an address that is routed."""
+    subnet_prefix: str | None = None
+    subnet_manager: str | None = None
+    """InfiniBand: the GUID of the master that answers; ports on one fabric hear the same one."""
+    subnet_manager_lid: int | None = None
+    errors: int | None = None
+    """Symbol errors, link downs and the like, since the counters were cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +155,5 @@ class NodeFacts:
     labels: dict[str, str] | None = None
     gpus: tuple[GpuFacts, ...] | None = None
     """None: not asked or not known. Empty: asked, and there is none."""
+    rdma_ports: tuple[PortFacts, ...] | None = None
     engines: tuple[EngineFacts, ...] | None = None

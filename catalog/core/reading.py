@@ -220,6 +220,11 @@ def _profile(fields: Fields, context_length: int | None, embeddings: bool) -> Pr
     )
     if gpu_class and not run.gpus:
         fields.problem(f"gpu_class {gpu_class} needs gpus: 1 or more")
+    if gpu_class and "-mig-" in gpu_class and run.gpus > 1:
+        fields.problem(
+            f"a replica on MIG runs on one instance, and gpus: {run.gpus} was asked for: a process can open only one, "
+            "and instances have no link between them; choose a larger profile or whole cards"
+        )
     if engine and engine not in ENGINES:
         fields.problem(f"there is no engine {engine}; there are {', '.join(sorted(ENGINES))}", "unknown_engine")
     elif engine:

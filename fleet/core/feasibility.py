@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.engines import ENGINES
-from agent.wire.facts import GpuFacts, NodeFacts
+from agent.wire.facts import GpuFacts, NodeFacts, device_name
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
 from fleet.core.room import Room, first_free
@@ -143,6 +143,16 @@ def gpus(need: Need, room: Room) -> Reason | None:
         return Reason("gpus_unknown", f"{node.id} has not said which GPUs it has")
     kind = f"{run.gpu_class} " if run.gpu_class else ""
     fitting = [c for c in cards if run.gpu_class in (None, c.gpu_class)]
+    usable = [c for c in fitting if c.problem is None]
+    if len(usable) < run.gpus <= len(fitting):
+        bad = next(c for c in fitting if c.problem is not None)
+        return Reason("gpu_unusable", f"{node.id}'s GPU {device_name(bad.index)} cannot be used: {bad.problem}")
+    fitting = usable
+    if run.gpus > 1 and any(c.mig_profile for c in fitting):
+        whole = [c for c in fitting if not c.mig_profile]
+        if len(whole) < run.gpus and run.gpu_class is not None:
+            return Reason("mig_one", "a replica runs on one MIG instance: instances have no link between them")
+        fitting = whole
     if len(fitting) < run.gpus:
         found = ", ".join(sorted({c.gpu_class or c.name or "unknown" for c in cards})) or "none"
         return Reason(

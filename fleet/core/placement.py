@@ -96,7 +96,10 @@ def _take(wanted: WantedModel, profile: ProfileDefinition, room: Room, settings:
     free = [
         c.index
         for c in cards_of(room.node.facts) or ()
-        if c.index not in room.devices and run.gpu_class in (None, c.gpu_class)
+        if c.index not in room.devices
+        and run.gpu_class in (None, c.gpu_class)
+        and c.problem is None
+        and not (c.mig_profile and run.gpus > 1)
     ]
     devices = tuple(free[: run.gpus])
     cpu_cores, memory_bytes = run.cpu_cores or 0, run.memory_bytes or 0
@@ -135,5 +138,7 @@ _WORDS = {
     "disk": "too little disk",
     "gpu_class": "no such GPUs",
     "gpus_taken": "GPUs taken",
+    "gpu_unusable": "GPUs unusable",
+    "mig_one": "more than one MIG instance",
     "ports": "no port free",
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from agent.wire.facts import PcieFacts, device_name
 from fleet import models
 from fleet.core import world as core
 from fleet.core.replica import State
@@ -66,12 +67,41 @@ def node(node_id: str) -> dict[str, Any]:
         "gpu_details": [
             {
                 "index": g.index,
+                "device": device_name(g.index),
                 "name": g.name,
                 "gpu_class": g.gpu_class,
                 "memory_bytes": g.memory_bytes,
+                "memory_free_bytes": g.memory_free_bytes,
                 "temperature_c": g.temperature_c,
+                "power_w": g.power_w,
+                "power_limit_w": g.power_limit_w,
+                "utilization_percent": g.utilization_percent,
+                "numa_node": g.numa_node,
+                "pcie": _pcie(g.pcie),
+                "nvlinks": {str(link.peer): link.links for link in g.nvlinks} if g.nvlinks is not None else None,
+                "switched": g.switched,
+                "adapters": g.adapters,
+                "ecc_uncorrected": g.ecc_uncorrected,
+                "mig_profile": g.mig_profile,
+                "problem": g.problem,
             }
             for g in facts.gpus or ()
+        ],
+        "rdma_ports": None
+        if facts.rdma_ports is None
+        else [
+            {
+                "port": f"{p.adapter}/{p.port}",
+                "kind": p.kind,
+                "active": p.active,
+                "rate_gbps": p.rate_gbps,
+                "netdev": p.netdev,
+                "numa_node": p.numa_node,
+                "gid_index": p.gid_index,
+                "subnet_manager": p.subnet_manager,
+                "errors": p.errors,
+            }
+            for p in facts.rdma_ports
         ],
         "running": replicas(node=node_id),
         "strays": [
@@ -79,6 +109,17 @@ def node(node_id: str) -> dict[str, Any]:
             for s in strays
         ],
     }
+
+
+def _pcie(link: PcieFacts | None) -> str | None:
+    """`x8 of x16, generation 4 of 5`."""
+    if link is None or link.width is None:
+        return None
+    lanes = f"x{link.width}" + (f" of x{link.card_width}" if link.card_width not in (None, link.width) else "")
+    if link.generation is None:
+        return lanes
+    fastest = f" of {link.card_generation}" if link.card_generation not in (None, link.generation) else ""
+    return f"{lanes}, generation {link.generation}{fastest}"
 
 
 def replicas(model: str | None = None, node: str | None = None) -> list[dict[str, Any]]:

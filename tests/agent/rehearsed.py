@@ -72,6 +72,9 @@ class PretendedHost:
     def listens(self, port: int, processes: Iterable[Identity]) -> bool | None:
         return any(self.processes[i].port == port for i in processes if i in self.processes)
 
+    def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
+        return tuple(map(str, devices))
+
     def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
         return None
 

@@ -8,11 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from agent.node.gpus import gpu_class
+from agent.core import smi
+from agent.core.cards import gpu_class
+from agent.wire.facts import GpuFacts
+from tests.agent.drivers import Card, Instance, listing, query
 from tests.agent.node import ROOT
 
 pytestmark = [
@@ -53,12 +59,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(library: Path, code: str, *args: object) -> list[str]:
-    holders = library / "holders"
-    holders.write_text(f"0 {os.getpid()}\n1 1\n1 {os.getpid()}\n")
+def run(library: Path, code: str, *args: object, holders: Sequence[str] = ()) -> list[str]:
+    held = library / "holders"
+    held.write_text("\n".join(holders or (f"0 {os.getpid()}", "1 1", f"1 {os.getpid()}")) + "\n")
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, args)],
-        env={**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML_HOLDERS": str(holders)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML_HOLDERS": str(held)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -86,6 +92,51 @@ def test_cards_are_told_in_the_order_of_the_bus(library: Path) -> None:
     )  # fmt: skip
     assert first["utilization_percent"] is None
     assert holders == [[os.getpid()], sorted([1, os.getpid()])]
+
+
+def test_what_stands_around_the_cards(library: Path) -> None:
+    (said,) = run(library, FACTS)
+    first, second = json.loads(said)[0]["gpus"]
+    assert first["pcie"] == {"generation": 4, "width": 8, "card_generation": 5, "card_width": 16}
+    assert (first["ecc_uncorrected"], first["remap_pending"], first["bus_id"]) == (2, True, "0000:18:00.0")
+    assert (first["nvlinks"], second["nvlinks"]) == ([{"peer": 1, "links": 4}], [{"peer": 0, "links": 4}])
+    assert first["switched"] is False
+    assert first["domain"] == {"state": "Completed", "cluster": "a1000000-0000-0000-0000-000000000055", "clique": 7}
+    assert second["domain"] is None
+    assert first["holders"] == [{"pid": os.getpid(), "memory_bytes": 2**20}]
+
+
+CUT = """
+import json, msgspec
+from agent.node import gpus
+print(json.dumps([msgspec.to_builtins(gpus.found().gpus[2:]), gpus.names((0, 1200, 1202)), gpus.names((1, 1201)),
+                  [sorted(h) for h in gpus.holders((1202,)) or ()]]))
+"""
+
+
+def test_a_card_that_is_cut_is_its_instances_and_nvidia_smi_tells_the_same(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NVML_CUT", "1")
+    (said,) = run(library, CUT, holders=["1202 77"])
+    told, names, unknown, holders = json.loads(said)
+    assert [g["index"] for g in told] == [1200, 1202]
+    assert names == ["0", "MIG-c1-0", "MIG-c1-2"], "as CUDA is told"
+    assert unknown is None
+    assert holders == [[77]]
+    card = Card(
+        bus="00000000:C1:00.0", uuid="GPU-c1", mig="Enabled", pending="Enabled", utilization="N/A", temperature="55 C",
+        power="412.00 W", width="8x", generation="4",
+        ecc="<volatile><dram_uncorrectable>2</dram_uncorrectable></volatile>",
+        instances=[Instance(0, "3g.40gb", 40448), Instance(2, "1g.10gb+me", 9728, gpu_instance=5)],
+        processes="<process_info><gpu_instance_id>5</gpu_instance_id><pid>77</pid><used_memory>1 MiB</used_memory>"
+        "</process_info>",
+    )  # fmt: skip
+    by_tool = smi.query(query(card), listing(card))
+    assert by_tool is not None
+    same = {"index": 0, "compute_capability": None, "power_limit_w": None, "remap_pending": None}
+    by_library = [msgspec.convert(gpu, GpuFacts) for gpu in told]
+    assert [replace(gpu, **same) for gpu in by_tool.gpus] == [replace(gpu, **same) for gpu in by_library]
 
 
 async def test_an_engine_that_holds_no_memory_on_its_cards_is_not_ready(library: Path, tmp_path: Path) -> None:

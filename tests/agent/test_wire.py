@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire.codec import MAX_BYTES, BadMessage, UnknownMessage, decode, encode
-from agent.wire.facts import EngineFacts, GpuFacts, NodeFacts
+from agent.wire.facts import (
+    DomainFacts,
+    EngineFacts,
+    GpuFacts,
+    HolderFacts,
+    NodeFacts,
+    NvLink,
+    PcieFacts,
+    PortFacts,
+)
 from agent.wire.messages import (
     TYPES,
     Answer,
@@ -105,6 +114,37 @@ FACTS = NodeFacts(
             power_w=90.5,
             power_limit_w=350.0,
             utilization_percent=12.0,
+            bus_id="0000:18:00.0",
+            numa_node=1,
+            adapters=("mlx5_0",),
+            pcie=PcieFacts(4, 8, 5, 16),
+            ecc_uncorrected=2,
+            remap_pending=True,
+            mig_profile="3g.40gb",
+            mig_enabled=True,
+            mig_pending=False,
+            nvlinks=(NvLink(1, 4),),
+            switched=True,
+            domain=DomainFacts("Completed", "a1b2", 7),
+            holders=(HolderFacts(77, 1048576),),
+            problem="it is cut anew",
+        ),
+    ),
+    rdma_ports=(
+        PortFacts(
+            "mlx5_0",
+            1,
+            "roce",
+            True,
+            200.0,
+            "ens1",
+            1,
+            "0000:3b:00.0",
+            3,
+            "fe80000000000000",
+            "0xb8599f03000aaaa0",
+            1,
+            4,
         ),
     ),
     engines=(EngineFacts("llamacpp", "2026.10", "xllamacpp", "/usr/bin/python3", "a problem"),),

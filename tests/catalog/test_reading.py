@@ -173,6 +173,10 @@ def test_what_is_no_mapping_is_refused_in_one_sentence(raw: Any) -> None:
         ({"profiles": [{"name": "a", "engine": "llamacpp", "tp": 2}]}, "tp (tensor parallel) is not supported"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "weight": float("nan")}]}, "weight must be a number"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "gpu_class": "x", "gpus": 0}]}, "needs gpus: 1"),
+        (
+            {"profiles": [{"name": "a", "engine": "llamacpp", "gpu_class": "h100-80g-mig-1g.10gb", "gpus": 2}]},
+            "a replica on MIG runs on one instance, and gpus: 2",
+        ),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "labels": {"a b": "x"}}]}, "the label 'a b'"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "env": {"A": 1}}]}, "env.A must be text"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "startup_timeout": "25h"}]}, "at most 86400s"),

@@ -1,7 +1,8 @@
 """Scenarios as text: a world, what happens, and the plan that is expected. `scenarios/*.txt`, each told by its title.
 
-world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b]
-                                  model M [min= cores= memory= label= gpus=] | model M stopped | model M removed
+world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b cards=CLASS,CLASS!]
+                                  model M [min= cores= memory= label= gpus= gpu=CLASS]
+                                  model M stopped | model M removed
                                   replica R of M on N STATE | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.facts import EngineFacts, NodeFacts
+from agent.wire.facts import INSTANCES, EngineFacts, GpuFacts, NodeFacts
 from agent.wire.shard import Profile, ShardSpec, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from fleet.core import plan as steps
@@ -26,6 +27,14 @@ from tests.fleet.simulate import apply
 
 FOLDER = Path(__file__).parent / "scenarios"
 GIB = 1024**3
+
+
+def _cards(words: str) -> Iterator[GpuFacts]:
+    for n, word in enumerate(words.split(",")):
+        kind, bad, _ = word.partition("!")
+        _, cut, profile = kind.partition("-mig-")
+        index = INSTANCES + 100 * n if cut else n
+        yield GpuFacts(index, gpu_class=kind, mig_profile=profile or None, problem="it is cut anew" if bad else None)
 
 
 class Stage:
@@ -89,6 +98,8 @@ class Stage:
                     node = replace(node, memory_free_bytes=int(value) * GIB)
                 case "labels":
                     node = replace(node, labels=dict([value.split(":")]))
+                case "cards":  # `!` cannot be used; a class with -mig- is the first instance of its card
+                    node = replace(node, facts=replace(node.facts, gpus=tuple(_cards(value))))
                 case "taken":
                     node = replace(node, facts=replace(node.facts, ports_taken=(int(value),)))
                 case "engines":
@@ -127,6 +138,7 @@ class Stage:
                 cpu_cores=int(options.get("cores", 1)),
                 memory_bytes=int(options.get("memory", 1)) * GIB,
                 gpus=int(options.get("gpus", 0)),
+                gpu_class=options.get("gpu"),
                 context_length=int(options.get("context", 2048)),
             )
             labels = dict([options["label"].split(":")]) if "label" in options else {}
@@ -162,7 +174,8 @@ def told(step: steps.Step) -> str:
     """A step as scenarios write it."""
     match step:
         case steps.Place():
-            return f"place {step.replica or 'a'} {step.model} on {step.node} port {step.port}".replace(" a ", " ", 1)
+            told = f"place {step.replica or 'a'} {step.model} on {step.node} port {step.port}".replace(" a ", " ", 1)
+            return told + (f" devices {', '.join(map(str, step.devices))}" if step.devices else "")
         case steps.Want():
             return f"want {step.model}: {step.reason}"
         case steps.Hold() | steps.Lose() | steps.Drain() | steps.Stop():

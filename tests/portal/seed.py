@@ -21,6 +21,25 @@ class Seeded:
     key: Any
 
 
+CARDS: list[dict[str, Any]] = [
+    {
+        "index": 0, "name": "NVIDIA H100 80GB HBM3", "gpu_class": "h100-80g", "memory_bytes": 80 * GIB,
+        "memory_free_bytes": 9 * GIB, "temperature_c": 61, "power_w": 412.0, "power_limit_w": 700.0,
+        "utilization_percent": 92.0, "numa_node": 0, "nvlinks": [{"peer": 1, "links": 4}], "ecc_uncorrected": 2,
+        "pcie": {"generation": 5, "width": 8, "card_generation": 5, "card_width": 16},
+    },
+    {
+        "index": 1102, "name": "NVIDIA H100 80GB HBM3", "gpu_class": "h100-80g-mig-1g.10gb", "mig_profile": "1g.10gb",
+        "memory_bytes": 10 * GIB, "problem": "the driver does not tell this MIG instance's id",
+    },
+]  # fmt: skip
+PORTS: list[dict[str, Any]] = [
+    {"adapter": "mlx5_0", "port": 1, "kind": "infiniband", "active": True, "rate_gbps": 200.0, "numa_node": 0,
+     "subnet_manager": "0xb8599f03000aaaa0", "errors": 0},
+    {"adapter": "mlx5_2", "port": 1, "kind": "roce", "active": False, "rate_gbps": 100.0, "netdev": "ens1f0np0"},
+]  # fmt: skip
+
+
 def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     from catalog.models import Model, ModelName
     from fleet.models import Node, Replica, ReplicaEvent, Shard
@@ -53,7 +72,8 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
             "cpu_model": "EPYC 9354",
             "memory_bytes": 512 * GIB,
             "vector_extensions": ["avx2", "avx512f"],
-            "gpus": [{"index": 0, "name": "L40S", "memory_bytes": 45 * GIB, "temperature_c": 41}] if n else [],
+            "gpus": CARDS if n else [],
+            "rdma_ports": PORTS if n else [],
             "engines": [{"name": "llamacpp", "version": "b11549"}],
             "labels": {"room": "Çankaya"},
         }

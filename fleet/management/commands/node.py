@@ -72,14 +72,15 @@ def _show(node: str) -> dict[str, Any]:
 
 
 def _shown(found: dict[str, Any]) -> None:
-    nested = ("running", "strays", "engine_details", "gpu_details")
+    nested = ("running", "strays", "engine_details", "gpu_details", "rdma_ports")
     for name, value in found.items():
         if name not in nested:
             shown = _size(value) if name.endswith("_bytes") else value
             print(f"{name.removesuffix('_bytes').replace('_', ' ') + ':':<20} {cell(shown)}")
     for name, heading, columns in (
         ("engine_details", "engines", ("name", "version", "build", "problem")),
-        ("gpu_details", "GPUs", ("index", "name", "gpu_class", "temperature_c")),
+        ("gpu_details", "GPUs", ("device", "name", "gpu_class", "temperature_c", "pcie", "numa_node", "problem")),
+        ("rdma_ports", "RDMA ports", ("port", "kind", "active", "rate_gbps", "netdev", "gid_index", "subnet_manager")),
         ("running", "replicas", ("replica", "model", "profile", "state", "port", "reason")),
         ("strays", "engines that no replica describes", ("shard", "model", "state", "foreign")),
     ):

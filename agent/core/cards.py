@@ -1,0 +1,50 @@
+"""What cards are called and numbered. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from agent.wire.facts import INSTANCES
+
+GIB = 2**30
+_MAKERS = ("nvidia", "geforce", "tesla", "quadro")
+
+
+def gpu_class(name: str | None, memory_bytes: int | None) -> str | None:
+    """`l40s-45g`: the model, and the whole GiB that the driver tells (not those on the box)."""
+    if not name or not memory_bytes:
+        return None
+    words = [w for w in re.split(r"[\s_/-]+", name.lower()) if w not in _MAKERS]
+    model = next((w for w in words if any(c.isdigit() for c in w)), words[0] if words else "gpu")
+    return f"{model}-{round(memory_bytes / GIB)}g"
+
+
+def instance_class(card: str | None, profile: str | None) -> str | None:
+    """`a100-80g-mig-3g.40gb`: the card's class and the profile it is cut by."""
+    if card is None or profile is None:
+        return None
+    return f"{card}-mig-{profile.lower().replace('+', '-')}"
+
+
+def instance_index(card: int, instance: int) -> int:
+    return INSTANCES + 100 * card + instance
+
+
+def profile_of(name: str | None) -> str | None:
+    """Of an instance's name (`NVIDIA A100-SXM4-80GB MIG 3g.40gb`)."""
+    found = re.search(r"\bMIG\s+(?:\d+c\.)?(\d+g\.\d+gb(?:\+[\w.]+)*)", name or "", re.IGNORECASE)
+    return found[1].lower() if found else None
+
+
+def kernel_bus_id(bus_id: str | None) -> str | None:
+    """`00000000:18:00.0` as the driver writes it, `0000:18:00.0` as sysfs does."""
+    found = re.fullmatch(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", bus_id or "")
+    if found is None:
+        return None
+    domain = int(found[1] or "0", 16)
+    return f"{domain:04x}:{found[2]}:{found[3]}.{found[4]}".lower()
+
+
+def card_of(index: int) -> int:
+    """The card that a device is, or is cut from."""
+    return index if index < INSTANCES else (index - INSTANCES) // 100
