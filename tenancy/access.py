@@ -6,15 +6,19 @@ their own keys there, owners manage every key there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q, QuerySet
 
 from llmgw.cluster.errors import Forbidden, NotFound
 from tenancy.core.roles import Held, Place, Role, role_at
 from tenancy.core.roles import may_limit as may_limit_at
+from tenancy.core.terms import TERMS
 from tenancy.models import Key, Membership, Organisation, Person, Project, Team
 
 Who = Person | AnonymousUser
+_OWN = frozenset({"reuse", "keep"})
 
 
 def may_administer(person: Who) -> bool:
@@ -109,9 +113,25 @@ def may_limit(person: Who, level: Organisation | Team | Project | Key) -> bool:
     return may_limit_at(_held(person), place(level))
 
 
-def require_limit(person: Who, level: Organisation | Team | Project | Key) -> None:
-    if not may_limit(person, level):
-        raise Forbidden("not_an_owner", "limits are set by owners of a level above, and by administrators")
+def settable(person: Who, level: Organisation | Team | Project | Key) -> frozenset[str]:
+    """Of what `level` may say, the names that `person` may set: `limits`, and terms. A project's weight counts against
+    everybody's, and is an administrator's; its reuse of answers and keeping of requests are its own owners'."""
+    everything = frozenset({"limits", *TERMS[str(level._meta.model_name)]})
+    if isinstance(person, Person) and person.is_active and person.is_superuser:
+        return everything
+    found = everything - {"weight", *_OWN} if may_limit(person, level) else frozenset()
+    if isinstance(level, Project) and role_in(person, level) is Role.OWNER:
+        found |= _OWN
+    return found
+
+
+def require_settable(person: Who, level: Organisation | Team | Project | Key, names: Iterable[str]) -> None:
+    beyond = sorted(set(names) - settable(person, level))
+    if beyond:
+        raise Forbidden(
+            "not_an_owner",
+            f"you may not set {', '.join(beyond)} here: limits are set by owners of a level above, and administrators",
+        )
 
 
 def place(level: Organisation | Team | Project) -> Place:

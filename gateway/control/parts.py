@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 from catalog import selectors as catalog
@@ -14,6 +14,7 @@ from gateway.core import snapshot
 from llmgw import zones
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import LimitSettings, default_price
+from tenancy import allowances
 from tenancy.core import periods
 from tenancy.core.limits import Limits, Period, from_stored, with_defaults
 from tenancy.core.tree import narrow_allow, narrow_flag
@@ -26,7 +27,7 @@ def tenancy(now: float | None = None) -> snapshot.Tenancy:
     """Live inference keys by hash, projects with what their levels leave, active people: four queries. It depends on
     `now` (Unix seconds): a budget's period ends, and the next publishing says so."""
     settings = cluster_settings.in_force()
-    clock = _Clock(time.time() if now is None else now, settings.time_zone)
+    clock = Clock(time.time() if now is None else now, settings.time_zone)
     rows = list(Project.objects.select_related("team__organisation").order_by("public_id"))
     keys = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("project", "person")
     scopes = {row.pk: _scope(row, clock) for row in rows}
@@ -38,11 +39,20 @@ def tenancy(now: float | None = None) -> snapshot.Tenancy:
         },
         projects={row.public_id: scopes[row.pk] for row in rows},
         people=frozenset(Person.objects.filter(is_active=True).values_list("public_id", flat=True)),
-        chat_limits=with_defaults(Limits(), settings.limits.default_rpm, settings.limits.default_tpm, ()),
+        chat_limits=_chat_limits(settings.limits),
     )
 
 
-class _Clock:
+def chat_limits() -> Limits:
+    """Of a person who chats without a key, over all projects."""
+    return _chat_limits(cluster_settings.in_force().limits)
+
+
+def _chat_limits(defaults: LimitSettings) -> Limits:
+    return with_defaults(Limits(), defaults.default_rpm, defaults.default_tpm, ())
+
+
+class Clock:
     """Which period is running, worked out once for each time zone."""
 
     def __init__(self, now: float, cluster: str) -> None:
@@ -58,7 +68,7 @@ class _Clock:
         return self._known[asked]
 
 
-def _scope(row: Project, clock: _Clock) -> snapshot.Scope:
+def _scope(row: Project, clock: Clock) -> snapshot.Scope:
     team, organisation = row.team, row.team.organisation
     levels = (organisation, team, row)
     no_store = narrow_flag(*(level.no_store for level in levels))
@@ -80,9 +90,7 @@ def _scope(row: Project, clock: _Clock) -> snapshot.Scope:
     )
 
 
-def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: _Clock) -> snapshot.KeyEntry:
-    tree = (level.limits for level in scope.limits)
-    limits = with_defaults(from_stored(row.limits), defaults.default_rpm, defaults.default_tpm, tree)
+def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: Clock) -> snapshot.KeyEntry:
     return snapshot.KeyEntry(
         id=row.public_id,
         name=row.name,
@@ -90,16 +98,37 @@ def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: _Clock
         person=row.person.public_id if row.person is not None else None,
         expires_at=row.expires_at.timestamp() if row.expires_at is not None else None,
         allow=narrow_allow(row.allow),
-        limits=_said("key", row.public_id, limits, clock, row.project.time_zone),
+        limits=_key_limits(row, (level.limits for level in scope.limits), defaults, clock),
         band=row.band,
     )
 
 
-def _level(kind: str, row: Level, clock: _Clock, zone: str = "") -> snapshot.LevelLimits | None:
+def bounds(holders: Iterable[Level | Key], now: float | None = None) -> dict[str, snapshot.LevelLimits]:
+    """What binds each of `holders` by itself, by its public id; who says nothing is left out. One query: rows come
+    with what is above them."""
+    settings = cluster_settings.in_force()
+    clock = Clock(time.time() if now is None else now, settings.time_zone)
+    found = (_bound(holder, settings.limits, clock) for holder in holders)
+    return {one.id: one for one in found if one is not None}
+
+
+def _bound(holder: Level | Key, defaults: LimitSettings, clock: Clock) -> snapshot.LevelLimits | None:
+    if isinstance(holder, Key):
+        tree = allowances.levels(holder.project)
+        return _key_limits(holder, (from_stored(level.limits) for level in tree), defaults, clock)
+    return _level(allowances.kind(holder), holder, clock, holder.time_zone if isinstance(holder, Project) else "")
+
+
+def _key_limits(row: Key, tree: Iterable[Limits], defaults: LimitSettings, clock: Clock) -> snapshot.LevelLimits | None:
+    limits = with_defaults(from_stored(row.limits), defaults.default_rpm, defaults.default_tpm, tree)
+    return _said("key", row.public_id, limits, clock, row.project.time_zone)
+
+
+def _level(kind: str, row: Level, clock: Clock, zone: str = "") -> snapshot.LevelLimits | None:
     return _said(kind, row.public_id, from_stored(row.limits), clock, zone)
 
 
-def _said(kind: str, id: str, limits: Limits, clock: _Clock, zone: str) -> snapshot.LevelLimits | None:
+def _said(kind: str, id: str, limits: Limits, clock: Clock, zone: str) -> snapshot.LevelLimits | None:
     """None where the level says nothing."""
     if not limits:
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+PROJECT = "00000000000000a1"
 ADMIN, MEMBER, PASSWORD = "ada@example.com", "İlkay@example.com", "correct horse battery"
 GIB = 2**30
 
@@ -45,7 +46,7 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     from fleet.models import Node, Replica, ReplicaEvent, Shard
     from gateway.models import Usage
     from llmgw.cluster.actions import settings
-    from tenancy.actions import keys, tree
+    from tenancy.actions import keys, limits, tree
     from tenancy.models import Membership, Person
 
     now = datetime.now(UTC)
@@ -54,6 +55,11 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     organisation = tree.create_organisation(name="İstanbul Lab", actor="seed")
     team = tree.create_team(organisation=organisation, name="research", actor="seed")
     project = tree.create_project(team=team, name="assistants", actor="seed")
+    project.public_id = PROJECT
+    project.save()
+    limits.change(
+        level=project, limits={"concurrent": 8, "budget": "250.00"}, terms={"reuse": {"ttl_s": 3600}}, actor="seed"
+    )
     Membership.objects.create(person=member, project=project, role=Membership.Role.MEMBER)
     Membership.objects.create(person=admin, organisation=organisation, role=Membership.Role.OWNER)
     key = keys.create(project=project, name="notebook", person=admin, actor=ADMIN, days=30).key

@@ -32,6 +32,7 @@ ADMINISTRATORS = [
     "/why?noun=node&of=node-2",
     "/why?of=r-0000000005",
     "/admin/tenants",
+    f"/admin/tenants/{seed.PROJECT}",
     "/admin/people",
     "/admin/audit",
     "/admin/settings",

@@ -8,7 +8,7 @@ from llmgw.cluster.actions import settings
 from llmgw.cluster.errors import Forbidden, Invalid, NotFound
 from llmgw.cluster.models import AuditEntry
 from tenancy import access
-from tenancy.actions import keys, limits
+from tenancy.actions import keys, limits, memberships
 from tenancy.core.limits import Limits, from_stored
 from tenancy.models import Organisation, Person, Project, Team
 
@@ -74,8 +74,12 @@ def test_who_may_set_limits(team: Team, project: Project, root: Person, ada: Per
     assert not access.may_limit(olga, team)
     assert not access.may_limit(ada, key), "nobody lifts the limits of his own key"
     assert access.may_limit(root, team.organisation)
-    with pytest.raises(Forbidden):
-        access.require_limit(ada, project)
+    with pytest.raises(Forbidden, match="you may not set limits here"):
+        access.require_settable(ada, project, ["limits"])
+    assert "weight" not in access.settable(olga, project), "it counts against everybody's"
+    assert "weight" in access.settable(root, project)
+    memberships.grant(person=ada, level=project, role="owner", actor="t")
+    assert access.settable(ada, project) == {"reuse", "keep"}
 
 
 def test_who_sees_a_level(team: Team, project: Project, other: Project, ada: Person, olga: Person) -> None:

@@ -15,14 +15,17 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from gateway.control import parts
+from gateway.core.snapshot import LevelLimits
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import Forbidden, Refusal
-from llmgw.portal import listing
+from llmgw.portal import left, listing
 from llmgw.portal.gate import person, signed_in
-from tenancy import access
+from tenancy import access, allowances
 from tenancy.actions import keys
-from tenancy.models import Key, Person
+from tenancy.models import Key, Person, Project
 
+_MOST_LEFT = 50
 COLUMNS = {"name": "name", "used": "-last_used_at", "expires": "expires_at"}
 
 
@@ -85,8 +88,20 @@ def account(request: HttpRequest) -> HttpResponse:
         "sorting": order,
         "everything": everything,
         "has_projects": bool(form.projects),
+        "left": _left(who, [key for key, state in rows if state == "active"], list(form.projects.values())),
     }
     return render(request, "portal/account.html", context)
+
+
+def _left(who: Person, active: list[Key], projects: list[Project]) -> list[left.Row]:
+    """Of the keys, of every level above them or of a project of the person's, and of the chat, which has no key."""
+    shown = active[:_MOST_LEFT]
+    trees = [allowances.levels(project) for project in (*(key.project for key in shown), *projects[:_MOST_LEFT])]
+    levels = {level.public_id: level for tree in trees for level in reversed(tree)}
+    chat = LevelLimits("person", who.public_id, parts.chat_limits()) if projects else None
+    return left.of(
+        [*shown, *levels.values()], own=True, more=[(_("Chat, without a key"), chat)] if chat is not None else ()
+    )
 
 
 def _create(form: NewKey, who: Person) -> keys.NewKey | None:

@@ -50,6 +50,8 @@ def one(request: HttpRequest, model: str) -> HttpResponse:
         "why": why(found, row["state"], replicas),
         "replicas": replicas,
         "definition": yaml.safe_dump(definition, allow_unicode=True, sort_keys=False),
+        "price": catalog.price(found),
+        "entries": catalog.price_history(found)[:20],
         "events": selectors.events(model=found.name, limit=30),
     }
     return render(request, "portal/models/one.html", context)

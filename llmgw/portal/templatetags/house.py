@@ -18,7 +18,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from llmgw.portal import assets, listing, signs, words
-from llmgw.price import NANO
+from llmgw.portal.left import Bar
+from llmgw.price import MICRO, NANO
+from tenancy.core.limits import from_stored
+from tenancy.models import Level
 
 register = template.Library()
 
@@ -75,6 +78,44 @@ def money(nano: int | str | None) -> SafeString:
     amount = int(nano)
     digits = next((d for d in (2, 4, 6) if not amount or abs(amount) * 10**d >= 20 * NANO), 9)
     return figure(amount / NANO, digits)
+
+
+@register.simple_tag
+def money_micro(micro: int | str | None) -> SafeString:
+    """Micro-units, as prices are written."""
+    return money(None if micro is None or micro == "" else int(micro) * MICRO)
+
+
+@register.simple_tag
+def used(bar: Bar | None, label: str, amounts: bool = False) -> SafeString:
+    """What is used of a limit, in figures and as a bar; a dash where there is no limit."""
+    if bar is None or not isinstance(bar, Bar):
+        return format_html('<span class="muted" title="{}">–</span>', _("no limit of its own"))
+    shown = money if amounts else figure
+    text = format_html("<span>{} / {}</span>", shown(bar.used), shown(bar.limit))
+    if bar.used is None or not bar.limit:
+        return format_html('<span class="used">{}</span>', text)
+    return format_html(
+        '<span class="used{}">{}<meter min="0" max="{}" value="{}" aria-label="{}"></meter></span>',
+        " full" if bar.full else "",
+        text,
+        bar.limit,
+        min(bar.used, bar.limit),
+        label,
+    )
+
+
+@register.filter
+def own_limits(level: Level) -> list[str]:
+    """What a level says itself, each in a few words."""
+    limits = from_stored(level.limits)
+    words_of = (
+        (limits.rpm, figure, _("%(n)s requests a minute")),
+        (limits.tpm, figure, _("%(n)s tokens a minute")),
+        (limits.concurrent, figure, _("%(n)s at once")),
+        (limits.budget, money, _("budget %(n)s")),
+    )
+    return [text % {"n": shown(value)} for value, shown, text in words_of if value is not None]
 
 
 @register.simple_tag
