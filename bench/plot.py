@@ -6,8 +6,15 @@ from html import escape
 
 from bench.figures import MEASURES, Figures
 
-WIDTH, PANEL_W, LABEL_W, BAR_H, TITLE_H, COLUMNS = 960, 300, 60, 18, 26, 3
-COLOURS = {"direct": "#9aa5b1", "nginx": "#5b8c5a", "edge": "#2f6fb3"}
+WIDTH, PANEL_W, LABEL_W, BAR_H, TITLE_H, COLUMNS = 960, 300, 80, 18, 26, 3
+COLOURS = {
+    "direct": "#9aa5b1",
+    "nginx": "#5b8c5a",
+    "edge": "#2f6fb3",
+    "litellm": "#b5654a",
+    "sglang": "#8c6bb1",
+    "sglang-cache": "#a98bc9",
+}
 
 
 def svg(figures: Figures) -> str:

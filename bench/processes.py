@@ -30,10 +30,10 @@ def cores() -> Cores | None:
 
 
 @contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """What is started within inherits this core, with all its threads."""
+def on_core(core: int | None) -> Iterator[None]:
+    """What is started within inherits this core, with all its threads. None: any."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, before if core is None else {core})
     try:
         yield
     finally:
@@ -42,7 +42,7 @@ def on_core(core: int) -> Iterator[None]:
 
 def start(
     argv: Sequence[str | Path],
-    core: int,
+    core: int | None,
     *,
     env: Mapping[str, str] | None = None,
     stdout: int | IO[bytes] = subprocess.DEVNULL,

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from bench import contenders, processes
 from bench.cell import Cell
-from bench.contenders import Contender
+from bench.contenders import CannotStart, Contender
 from bench.edge import Edge, edge
 from bench.measuring import measure
+from bench.peers import PEERS, addresses
 from bench.processes import Cores
 from bench.workloads import WORKLOADS, Workload
 
-NAMES = ("direct", "nginx", "edge")
+NAMES = ("direct", "nginx", *PEERS, "edge")
 QUIET = 0.05
 """The share of the two cores that others may take before a figure is doubtful."""
 
@@ -60,6 +61,13 @@ def run(plan: Plan, which: Cores, scratch: Path, say: Callable[[str], None]) -> 
             measured.append(contenders.direct(engine))
         if "nginx" in plan.contenders:
             measured.append(stack.enter_context(contenders.nginx(engine, which.proxy, scratch / "nginx")))
+        for name in plan.contenders:
+            if name in PEERS:
+                try:
+                    peer = PEERS[name].running(addresses(engine), which.proxy, scratch / name, say)
+                    measured.append(stack.enter_context(peer))
+                except CannotStart as e:
+                    say(f"left out: {e}")
         if "edge" in plan.contenders:
             the_edge = stack.enter_context(edge(engine, which, scratch / "home"))
             measured.append(the_edge.contender)

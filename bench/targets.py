@@ -45,6 +45,10 @@ def _to_nginx(name: str) -> Callable[[Figures], float]:
     return lambda f: f["edge"][name].median / f["nginx"][name].median
 
 
+def _to(peer: str, name: str) -> Callable[[Figures], float]:
+    return lambda f: f["edge"][name].median / f[peer][name].median
+
+
 def _beyond_nginx_ms(name: str) -> Callable[[Figures], float]:
     return lambda f: (f["edge"][name].median - f["nginx"][name].median) / 1000
 
@@ -54,6 +58,9 @@ def _ms(name: str) -> Callable[[Figures], float]:
 
 
 TARGETS = (
+    Target("non-streamed requests/s", _to("sglang-cache", "requests_per_s"), 1.0, True, "× sglang-router cache_aware"),
+    Target("non-streamed requests/s", _to("litellm", "requests_per_s"), 100.0, True, "× LiteLLM"),
+    Target("64-token streams, chunks/s", _to("sglang-cache", "chunks_per_s"), 6.0, True, "× sglang-router cache_aware"),
     Target("64-token streams, chunks/s", _to_nginx("chunks_per_s"), 0.9, True, "× nginx"),
     Target("added p50 at 50 requests/s", _beyond_nginx_ms("added_p50_us"), 0.7, False, "ms more than nginx"),
     Target("200 paced streams, added TTFT p50", _ms("paced_ttft_p50_us"), 1.0, False, "ms"),

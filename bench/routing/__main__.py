@@ -27,10 +27,13 @@ from bench.routing.workload import Turn
 from gateway.core import router
 
 POLICIES = (router.ROUND_ROBIN, router.LEAST_LOAD, router.PREFIX, router.PREDICTED)
+OTHERS = ("sglang", "sglang-cache")
+"""sglang-router, in turn and by its own cache-aware policy, on the same replicas."""
 EXAMPLES = """examples:
   python -m bench.routing                        four replicas, four policies: some three minutes
   python -m bench.routing --quick                two replicas, a third of the requests
-  python -m bench.routing --policies prefix,predicted --sessions"""
+  python -m bench.routing --policies prefix,predicted --sessions
+  python -m bench.routing --others               beside sglang-router, which is installed apart when first asked for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--policies", default=",".join(POLICIES), help="which, in this order")
+    parser.add_argument("--others", action="store_true", help=f"also {' and '.join(OTHERS)}: sglang-router")
     parser.add_argument("--each-s", type=float, default=0.4, help="mean time between two requests")
     parser.add_argument("--sessions", action="store_true", help="send x-session-id")
     parser.add_argument("--quick", action="store_true", help="a first look")
@@ -59,13 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| policy | cached tokens | mean TTFT ms | p90 TTFT ms | output tokens/s | requests by replica |")
     print("|---|---|---|---|---|---|", flush=True)
     failed = 0
-    for policy in options.policies.split(","):
+    for policy in (*options.policies.split(","), *(OTHERS if options.others else ())):
         with tempfile.TemporaryDirectory(prefix="llmgw-routing-") as scratch:
             try:
                 with replicas(count, policy, Path(scratch)) as port:
                     answers, errors = asyncio.run(_drive(port, said, options.sessions))
             except CannotStart as e:
                 print(f"bench.routing: {e}", file=sys.stderr)
+                if policy in OTHERS:
+                    continue
                 return 2
         failed += len(errors)
         print(_line(policy, answers), flush=True)
@@ -111,7 +117,7 @@ async def _ask(client: httpx.AsyncClient, turn: Turn, sessions: bool, began: flo
                 usage = json.loads(line[6:]).get("usage") or usage
     cached = usage["prompt_tokens_details"]["cached_tokens"]
     done = time.perf_counter() - began
-    replica = answer.headers["x-llmgw-replica"]
+    replica = answer.headers.get("x-llmgw-replica", "not told")
     return Answer(replica, first - sent, usage["prompt_tokens"], cached, usage["completion_tokens"], done)
 
 

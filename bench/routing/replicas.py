@@ -17,6 +17,7 @@ import redis
 
 from bench import edge as bench_edge
 from bench.contenders import CannotStart, wait_until_answers
+from bench.peers import PEERS, Peer
 from bench.processes import end
 from gateway.core import snapshot
 from gateway.core.snapshot import Catalog, Endpoint, Endpoints, KeyEntry, ModelEntry, Part, Policies, Scope, Tenancy
@@ -34,7 +35,12 @@ _WEIGHTS = ROOT / "agent" / "starter" / "tiny.gguf"
 
 @contextmanager
 def replicas(count: int, policy: str, folder: Path) -> Iterator[int]:
-    """The port of an edge that routes by `policy` over `count` replicas whose caches are empty."""
+    """The port of an edge that routes by `policy` over `count` replicas whose caches are empty; or of the peer of that
+    name."""
+    if policy in PEERS:
+        with _behind(PEERS[policy], count, folder) as port:
+            yield port
+        return
     this = machine.Machine(home=folder)
     for path in (this.home, this.run_dir, this.home / "redis", this.logs_dir):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,6 +70,19 @@ def replicas(count: int, policy: str, folder: Path) -> Iterator[int]:
         stack.callback(end, process)
         wait_until_answers("the edge", process, port, "/ready", log)
         yield port
+
+
+@contextmanager
+def _behind(peer: Peer, count: int, folder: Path) -> Iterator[int]:
+    """The client's own key is the engines': a peer passes it on."""
+    with ExitStack() as stack:
+        ports = [_engine(bench_edge.KEY, folder / f"{number}.log", stack) for number in range(count)]
+        engines = tuple(f"http://127.0.0.1:{port}" for port in ports)
+        yield stack.enter_context(peer.running(engines, None, folder / peer.name, _say)).port
+
+
+def _say(sentence: str) -> None:
+    print(f"bench.routing: {sentence}", file=sys.stderr, flush=True)
 
 
 def _redis(this: machine.Machine, stack: ExitStack) -> None:
