@@ -59,6 +59,9 @@ class Usage(models.Model):
     cost = models.BigIntegerField(null=True)
     """Nano-units; null: nobody priced it."""
     cache = models.CharField(max_length=8, blank=True)
+    saved = models.BigIntegerField(null=True)
+    """Nano-units that an answer given again, or a prompt's beginning read from an engine's cache, did not cost."""
+    saved_tokens = models.PositiveIntegerField(null=True)
     queued_ms = models.FloatField(null=True)
     dispatched_ms = models.FloatField(null=True)
     """When the last attempt was sent."""
@@ -143,6 +146,12 @@ class UsageHour(models.Model):
     prompt_tokens = models.BigIntegerField(default=0)
     completion_tokens = models.BigIntegerField(default=0)
     cached_tokens = models.BigIntegerField(default=0)
+    reused_tokens = models.BigIntegerField(default=0)
+    """What answers counted that were given again."""
+    saved_answers = models.BigIntegerField(default=0)
+    """Nano-units that these did not cost."""
+    saved_prefixes = models.BigIntegerField(default=0)
+    """Nano-units that prompts did not cost because engines had read their beginnings before."""
     cost = models.BigIntegerField(default=0)
     """Nano-units, corrections included."""
     unpriced = models.BigIntegerField(default=0)

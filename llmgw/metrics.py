@@ -158,6 +158,12 @@ EXTERNAL_KEYS = Metric(
     "Keys of external models by how they stand: usable, resting, refused, unreadable (the most that an edge sees).",
     ("model", "state"),
 )
+PREFIX_SAVED_COST = Metric(
+    "llmgw_prefix_saved_cost_total",
+    "counter",
+    "What prompt tokens that engines read from their caches would have cost more, in the currency's units.",
+    ("project", "model"),
+)
 ENGINE_RUNNING = Metric(
     "llmgw_engine_requests_running", "gauge", "Requests that the engine says it works on.", ("model", "replica")
 )
@@ -281,7 +287,7 @@ ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
     TAGGED_TOKENS, IN_FLIGHT, EDGE_TASKS, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
     CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST,
-    FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING,
+    PREFIX_SAVED_COST, FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING,
     ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS, QUEUE_REFUSED, SATURATION, SLO, SLO_P99,
     BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
     LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,

@@ -120,6 +120,8 @@ class Project(Level):
     when_spent = models.CharField(max_length=120, blank=True)
     """The model that answers once a budget is spent; empty: requests are refused."""
     reuse = models.JSONField(null=True, blank=True)
+    reuse_since = models.DateTimeField(null=True, blank=True)
+    """Answers given before are not given again."""
     """Answers are given again: {ttl_s, any, similar}; null: they are not."""
     keep = models.JSONField(null=True, blank=True)
     """Requests are kept: {hours, sample}; null: they are not."""

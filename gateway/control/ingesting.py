@@ -96,6 +96,7 @@ def _row(intent: Intent, settlement: Settlement) -> Usage:
     row.prompt_tokens, row.completion_tokens = settlement.prompt_tokens, settlement.completion_tokens
     row.cached_tokens, row.estimated = settlement.cached_tokens, settlement.estimated
     row.cost, row.cache = settlement.cost, _text(settlement.cache, 8)
+    row.saved, row.saved_tokens = settlement.saved, settlement.saved_tokens
     row.queued_ms, row.dispatched_ms = settlement.queued_ms, settlement.dispatched_ms
     row.ttft_ms, row.duration_ms = settlement.ttft_ms, settlement.duration_ms
     return row

@@ -85,9 +85,14 @@ def _scope(row: Project, clock: Clock) -> snapshot.Scope:
         weight=row.weight,
         when_spent=row.when_spent,
         # Neither is in force where nothing may be kept, whoever asks.
-        reuse=snapshot.Reuse(**row.reuse) if row.reuse and not no_store else None,
+        reuse=_reuse(row) if row.reuse and not no_store else None,
         keep=snapshot.Keep(**row.keep) if row.keep and not no_store else None,
     )
+
+
+def _reuse(row: Project) -> snapshot.Reuse:
+    since = row.reuse_since.timestamp() if row.reuse_since is not None else 0.0
+    return snapshot.Reuse(**(row.reuse or {}), since=since)
 
 
 def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: Clock) -> snapshot.KeyEntry:

@@ -22,7 +22,7 @@ Identity = tuple[datetime, str, str, str, str, str, str]
 NAMES = ("at", "organisation", "team", "project", "key", "person", "model")
 SUMS = (
     "requests", "failed", "refused", "uncounted", "estimated", "hits", "prompt_tokens", "completion_tokens",
-    "cached_tokens", "cost", "unpriced",
+    "cached_tokens", "reused_tokens", "saved_answers", "saved_prefixes", "cost", "unpriced",
 )  # fmt: skip
 FAILED = (Usage.Outcome.ENGINE_FAILED, Usage.Outcome.TIMED_OUT, Usage.Outcome.UNKNOWN)
 HITS = ("hit", "similar")
@@ -38,6 +38,9 @@ _SUMMED = """COUNT(*),
  SUM(CASE WHEN estimated THEN 1 ELSE 0 END),
  SUM(CASE WHEN cache IN ('hit', 'similar') THEN 1 ELSE 0 END),
  COALESCE(SUM(prompt_tokens), 0), COALESCE(SUM(completion_tokens), 0), COALESCE(SUM(cached_tokens), 0),
+ COALESCE(SUM(CASE WHEN cache IN ('hit', 'similar') THEN saved_tokens END), 0),
+ COALESCE(SUM(CASE WHEN cache IN ('hit', 'similar') THEN saved END), 0),
+ COALESCE(SUM(CASE WHEN cache IN ('hit', 'similar') THEN 0 ELSE saved END), 0),
  COALESCE(SUM(cost), 0),
  SUM(CASE WHEN outcome <> 'refused' AND cost IS NULL THEN 1 ELSE 0 END)"""
 ANSWERED_BY = "CASE WHEN served = '' THEN model ELSE served END"
@@ -91,6 +94,9 @@ def _figures(row: Usage) -> tuple[int, ...]:
         row.prompt_tokens or 0,
         row.completion_tokens or 0,
         row.cached_tokens or 0,
+        (row.saved_tokens or 0) if row.cache in HITS else 0,
+        (row.saved or 0) if row.cache in HITS else 0,
+        0 if row.cache in HITS else row.saved or 0,
         row.cost or 0,
         not refused and row.cost is None,
     )

@@ -63,6 +63,10 @@ class Settlement(msgspec.Struct, frozen=True):
     """Nano-units; None: nobody priced it."""
     cache: str = ""
     """hit | similar | miss | bypass; empty where answers are not given again."""
+    saved_tokens: int | None = None
+    """What an answer that was given again had counted; else the prompt tokens that the engine had read before."""
+    saved: int | None = None
+    """What these would have cost more, in nano-units; None: nobody priced it."""
     queued_ms: float | None = None
     """How long it waited to be let in."""
     dispatched_ms: float | None = None

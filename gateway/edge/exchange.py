@@ -11,7 +11,7 @@ from random import getrandbits
 from typing import TYPE_CHECKING
 
 from agent.wire.reason import Reason
-from gateway.core import chain, errors, ids, prefix, principal, retry, router, sessions, tags, usage
+from gateway.core import chain, errors, ids, prefix, principal, retry, router, saving, sessions, tags, usage
 from gateway.core import request as requests
 from gateway.core.load import Ticket
 from gateway.core.record import Intent, Settlement
@@ -469,8 +469,10 @@ class Exchange:
             labels = self.edge.snapshots.current.policies.tag_labels
             self.edge.metrics.tagged(labels, self.tags, outcome, counts)
         self.edge.live.counted(model, counts)
+        saved = self._saved(counts)
         if self.look is not None:
-            self.edge.metrics.reused(self.look)
+            self.edge.metrics.reused(model, self.look.result)
+        self.edge.metrics.saved(project, model, saved, self._reused is not None)
         if outcome == "ok":
             self.edge.doors.streamed(self, self.place, counts.completion)
         if self.who is None:
@@ -499,6 +501,8 @@ class Exchange:
             code=code[:60],
             route=self.route,
             cache=self.look.result if self.look is not None else "",
+            saved_tokens=saved.tokens or None,
+            saved=saved.cost if saved.tokens else None,
             served=model if model != self.asked_model else "",
             cost=cost,
             dispatched_ms=None if self.sent_at is None else round((self.sent_at - self.began) * 1000, 3),
@@ -509,6 +513,15 @@ class Exchange:
         self.edge.spool.settle(settlement)
         if self.trace and self.edge.tracing:
             self.edge.tracing.send(self.trace, self._intent(), settlement, self.raw, self.began)
+
+    @property
+    def _reused(self) -> usage.Usage | None:
+        """What the answer counted when it was first given; None where it was not given before."""
+        return self.look.saved.usage if self.look is not None and self.look.saved is not None else None
+
+    def _saved(self, counts: usage.Usage) -> saving.Saving:
+        price = self.hold.prices(self._known()) if self.hold is not None else None
+        return saving.answer(self._reused, price) if self._reused is not None else saving.prefix(counts, price)
 
     def _cost(self, outcome: str, counts: usage.Usage) -> int | None:
         """What was held is let go, what was used stays. An answer that failed before it had content costs nothing."""

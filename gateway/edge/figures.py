@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.core.admission import bands
 from gateway.core.retry import Failure
+from gateway.core.saving import Saving
 from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
 from gateway.edge.external import STANDINGS
@@ -18,7 +19,6 @@ from llmgw.price import NANO
 
 if TYPE_CHECKING:
     from gateway.edge.app import Edge
-    from gateway.edge.reuse import Look
 
 MOST_VALUES = 100
 """Of a tag, that have a series of their own in an edge."""
@@ -51,14 +51,16 @@ class EdgeFigures:
     def opened(self, replica: Replica) -> None:
         self.figures.add(metrics.BREAKER_OPENED, (replica.endpoint.model, replica.name))
 
-    def reused(self, look: Look) -> None:
+    def reused(self, model: str, result: str) -> None:
         """A request of a project that reuses answers is over."""
-        model = look.model
-        self.figures.add(metrics.CACHE_REQUESTS, (model, look.result))
-        if look.saved is not None:
-            tokens, cost = look.saving()
-            self.figures.add(metrics.CACHE_SAVED_TOKENS, (look.project, model), tokens)
-            self.figures.add(metrics.CACHE_SAVED_COST, (look.project, model), cost / NANO)
+        self.figures.add(metrics.CACHE_REQUESTS, (model, result))
+
+    def saved(self, project: str, model: str, found: Saving, hit: bool) -> None:
+        if hit:
+            self.figures.add(metrics.CACHE_SAVED_TOKENS, (project, model), found.tokens)
+        if found.cost:
+            metric = metrics.CACHE_SAVED_COST if hit else metrics.PREFIX_SAVED_COST
+            self.figures.add(metric, (project, model), found.cost / NANO)
 
     def fell_back(self, asked: str, served: str, reason: str) -> None:
         self.figures.add(metrics.FALLBACKS, (asked, served, reason))

@@ -22,7 +22,6 @@ from gateway.edge.capture import Capture
 from gateway.edge.client import Headers, watched
 from gateway.edge.shared import SharedAnswers
 from gateway.edge.waits import STREAM_HEADERS
-from llmgw import price
 
 if TYPE_CHECKING:
     from gateway.edge.app import Edge
@@ -78,7 +77,7 @@ class Answers:
         assert who is not None
         assert entry is not None
         reuse = who.scope.reuse
-        if reuse is None:
+        if reuse is None or who.replay is not None:
             return None
         asked = asking.read(exchange.endpoint, exchange.raw, who.scope.project, entry.name)
         said = client.header(b"cache-control"), client.header(b"x-llmgw-cache")
@@ -116,27 +115,6 @@ class Look:
         if asked is not None:
             times = STREAM_TIMES if exchange.request is not None and exchange.request.stream else 1
             exchange.capture = Capture(answers.policy.max_entry_bytes * times)
-
-    @property
-    def project(self) -> str:
-        assert self._exchange.who is not None
-        return self._exchange.who.scope.project
-
-    @property
-    def model(self) -> str:
-        assert self._exchange.entry is not None
-        return self._exchange.entry.name
-
-    def saving(self) -> tuple[int, int]:
-        """The tokens that the answer counted when it was given, and what they would cost now in nano-units."""
-        if self.saved is None:
-            return 0, 0
-        assert self._exchange.entry is not None
-        counted = self.saved.usage
-        prompt, completion = counted.prompt or 0, counted.completion or 0
-        known = price.at(self._exchange.entry.prices, self._exchange.at)
-        known = known or self._exchange.edge.snapshots.current.policies.default_price
-        return prompt + completion, known.of(prompt, completion, counted.cached or 0)
 
     async def held(self) -> bool:
         """Whether the answer is held: the request then needs no engine, no tokens and no money."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from gateway.core import snapshot
 from gateway.core.snapshot import Reuse
 from llmgw import metrics
-from tests.gateway.edges import AUTH, MODEL, OTHER_KEY, EdgeProcess, chat, content, events
+from tests.gateway.edges import AUTH, MODEL, OTHER_KEY, EdgeProcess, catalog, chat, content, endpoint, events
 from tests.gateway.reuse.worlds import SECOND, ask, said, scopes, serve, zero
 from tests.gateway.upstreams import DONE, Call, answer, delta, engine, finish, sse, usage
 
@@ -420,6 +421,22 @@ async def test_a_hit_needs_no_replica(edge: EdgeProcess) -> None:
         other = await in_thread(ask, edge, zero(max_tokens=3))
     assert (said(again), again.headers["x-llmgw-served-model"]) == ("hit", MODEL)
     assert (said(other), other.status_code) == ("miss", 503)
+
+
+async def test_a_fallbacks_answer_is_not_kept(edge: EdgeProcess) -> None:
+    async with engine(usual) as up:
+        serve(edge, up.port)
+        first = replace(catalog().models[MODEL], fallbacks=("other",))
+        other = snapshot.ModelEntry("other", (), "serving")
+        edge.publish(
+            catalog=snapshot.Catalog(models={MODEL: first, "other": other}),
+            endpoints=snapshot.Endpoints(endpoints=(endpoint(up.port, "r-00000000f0", "other"),)),
+        )
+        for _ in range(2):
+            found = await in_thread(ask, edge, zero())
+            assert (said(found), found.headers["x-llmgw-served-model"]) == ("miss", "other")
+        edge.publish(endpoints=snapshot.Endpoints(endpoints=(endpoint(up.port),)))
+        assert [said(await in_thread(ask, edge, zero())) for _ in range(2)] == ["miss", "hit"]
 
 
 async def test_a_long_stream_is_put_together_in_pauses(edge: EdgeProcess) -> None:
