@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import redis
-from django.db.models import Count, QuerySet, Sum
-from django.db.models.functions import TruncDate
-from django.utils import timezone
+from django.db.models import Q, QuerySet
 
 from catalog.selectors import OutsideKey
+from gateway import spending
 from gateway.control.redis import client
+from gateway.core import ids
 from gateway.models import Usage
-from llmgw.cluster.errors import NotFound
+from llmgw.cluster.errors import Invalid, NotFound
 
 LIVE = "llmgw:live:*"
+SHOWN = (
+    "request_id", "at", "endpoint", "model", "asked", "served", "stream", "outcome", "status", "code", "replica",
+    "node", "route", "attempts", "hops", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated", "cost",
+    "cache", "queued_ms", "ttft_ms", "duration_ms", "organisation", "team", "project", "key", "person", "session",
+    "end_user", "tags", "edge",
+)  # fmt: skip
+_NEAR = timedelta(seconds=1)
 _LISTED = (
     "request_id",
     "at",
@@ -32,28 +39,75 @@ _LISTED = (
 
 def request(request_id: str) -> dict[str, Any]:
     """Everything that is known of one request; raises `NotFound`."""
-    row = Usage.objects.filter(request_id=request_id).first()
+    row = _find(request_id)
     if row is None:
         raise NotFound(
             "no_such_request",
             f"there is no request {request_id}: its row comes about a second after its answer",
             "llmgw request list",
         )
-    return {field.attname: getattr(row, field.attname) for field in Usage._meta.concrete_fields}
+    return {name: getattr(row, name) for name in SHOWN}
 
 
-def recent(
-    *, limit: int = 50, model: str | None = None, outcome: str | None = None, project: str | None = None
-) -> list[dict[str, Any]]:
-    """The newest requests first."""
-    return list(requests(model=model, outcome=outcome, project=project).values(*_LISTED)[:limit])
+def recent(*, limit: int = 50, **given: Any) -> list[dict[str, Any]]:
+    """The newest requests first; `given` as for `requests`."""
+    return list(requests(**given).values(*_LISTED)[:limit])
 
 
 def requests(
-    *, model: str | None = None, outcome: str | None = None, project: str | None = None, key: str | None = None
+    *,
+    model: str | None = None,
+    outcome: str | None = None,
+    status: int | None = None,
+    project: str | None = None,
+    key: str | None = None,
+    person: str | None = None,
+    replica: str | None = None,
+    session: str | None = None,
+    tag: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    before: str | None = None,
 ) -> QuerySet[Usage]:
-    given = {"model": model, "outcome": outcome, "project": project, "key": key}
-    return Usage.objects.filter(**{name: value for name, value in given.items() if value})
+    """Rows, the newest first; each filter but `replica` and, on SQLite, `tag` (`feature`, `feature=search`) has an
+    index. `before` is the id of the last row of the page before: a page costs the same however far back it is. Raises
+    `Invalid` for an id that is not there."""
+    given = {"model": model, "outcome": outcome, "project": project, "key": key, "person": person, "replica": replica}
+    rows = Usage.objects.filter(**{name: value for name, value in given.items() if value})
+    if status is not None:
+        rows = rows.filter(status=status)
+    if (outcome and outcome != Usage.Outcome.OK) or (status is not None and status >= 400):
+        rows = rows.exclude(outcome=Usage.Outcome.OK)  # as the indexes of what went wrong say it
+    if session:
+        rows = rows.filter(~Q(session=""), session=session)
+    if tag:
+        rows = spending.tagged(rows, tag)
+    if since is not None:
+        rows = rows.filter(at__gte=since)
+    if until is not None:
+        rows = rows.filter(at__lt=until)
+    if before:
+        last = _find(before)
+        if last is None:
+            raise Invalid("no_such_request", f"there is no request {before[:60]} to go on from")
+        rows = rows.filter(Q(at__lt=last.at) | Q(request_id__lt=before), at__lte=last.at)
+    return rows.order_by("-at", "-request_id")
+
+
+def of(which: spending.Which) -> QuerySet[Usage]:
+    """The rows behind some sums, the newest first."""
+    return spending.single(which).order_by("-at", "-request_id")
+
+
+def _find(request_id: str) -> Usage | None:
+    """An id of ours begins with its time, so that one month is looked into; any other may be anywhere."""
+    began_s = ids.began_s(request_id)
+    if began_s is not None:
+        began = datetime.fromtimestamp(began_s, UTC)
+        near = Usage.objects.filter(at__gte=began - _NEAR, at__lte=began + _NEAR)
+        if (row := near.filter(request_id=request_id).first()) is not None:
+            return row
+    return Usage.objects.filter(request_id=request_id).first()
 
 
 def by_day(
@@ -65,27 +119,10 @@ def by_day(
     model: str | None = None,
     now: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """Use of each of the last `days` days in the cluster's zone, oldest first, days without any too. Names are
-    public ids."""
-    today = timezone.localtime(now or timezone.now()).date()
-    first = today - timedelta(days=days - 1)
+    """Use of each of the last `days` days in the current zone, oldest first, days without any too. Names are public
+    ids; `model` is the one that answered. `cost` is in nano-units."""
     given = {"person": person, "project": project, "key": key, "model": model}
-    rows = Usage.objects.filter(
-        at__gte=_midnight(first), **{name: value for name, value in given.items() if value}
-    ).order_by()
-    found: dict[Any, dict[str, Any]] = {
-        row["day"]: dict(row)
-        for row in rows.annotate(day=TruncDate("at"))
-        .values("day")
-        .annotate(
-            requests=Count("pk"),
-            prompt_tokens=Sum("prompt_tokens", default=0),
-            completion_tokens=Sum("completion_tokens", default=0),
-            cached_tokens=Sum("cached_tokens", default=0),
-        )
-    }
-    empty: dict[str, Any] = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
-    return [found.get(day) or {"day": day, **empty} for day in (first + timedelta(days=n) for n in range(days))]
+    return spending.by(spending.last_days(days, {n: value for n, value in given.items() if value}, now), "day")
 
 
 def live() -> dict[str, Any] | None:
@@ -133,7 +170,3 @@ def _outside_key(said: list[dict[str, Any]]) -> OutsideKey:
     worst = min(said, key=lambda k: _WORST.index(k["code"]))
     usable = any(k["code"] in ("", "external_key_loose", "external_key_resting") for k in said)
     return OutsideKey(worst["endpoint"], worst["code"], worst["sentence"], worst["since"], usable)
-
-
-def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime.combine(day, datetime.min.time()))

@@ -24,6 +24,8 @@ TABLE = Usage._meta.db_table
 DEFAULT = f"{TABLE}_default"
 AHEAD = 2
 """Months made before they begin."""
+WAIT_MS = 3000
+"""For a lock."""
 _LOCK = 0x6C6C6D67
 """The advisory lock of whoever makes or drops one."""
 _BOUNDS = re.compile(r"FOR VALUES FROM \((?:MINVALUE|'([^']+)')\) TO \('([^']+)'\)")
@@ -118,7 +120,7 @@ def drop_before(at: datetime) -> list[str]:
 def _alone() -> None:
     """One at a time makes or drops months, and gives up soon."""
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL lock_timeout = '3s'")
+        cursor.execute(f"SET LOCAL lock_timeout = {WAIT_MS}")
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from math import gcd
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connection, transaction
 
 from gateway.models import Usage, UsageHour
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.zones import zone
+from tenancy.models import Project
 
 Identity = tuple[datetime, str, str, str, str, str, str]
 NAMES = ("at", "organisation", "team", "project", "key", "person", "model")
@@ -55,11 +57,19 @@ class Sums:
     """In the order of `SUMS`."""
 
 
-def grain_s(zone: ZoneInfo | None = None) -> int:
-    """How long a bucket is: an hour, and less where the cluster's days begin at a half or a quarter of UTC's hours."""
-    zone = zone or ZoneInfo(settings.TIME_ZONE)
-    offsets = (datetime(2026, month, 1, tzinfo=zone).utcoffset() or timedelta() for month in (1, 7))
-    return gcd(3600, *(int(offset.total_seconds()) for offset in offsets))
+def grain_s() -> int:
+    """How long a bucket is: an hour, and less where days of the cluster or of a project begin at a half or a quarter
+    of UTC's hours. Buckets of several lengths get along; those from before such a zone was set are made finer by
+    `llmgw usage rebuild`."""
+    named = Project.objects.exclude(time_zone="").order_by().values_list("time_zone", flat=True).distinct()
+    found = [zone(name) for name in {settings.TIME_ZONE, cluster_settings.in_force().time_zone, *named}]
+    return grain_of(each for each in found if isinstance(each, tzinfo))
+
+
+def grain_of(zones: Iterable[tzinfo]) -> int:
+    """Seconds: the longest part of an hour that days of all `zones` begin at."""
+    moments = [datetime(2026, month, 1, tzinfo=zone) for zone in zones for month in (1, 7)]
+    return gcd(3600, *(int((moment.utcoffset() or timedelta()).total_seconds()) for moment in moments))
 
 
 def bucket(at: datetime, grain: int) -> datetime:

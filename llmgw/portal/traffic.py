@@ -3,53 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from typing import Any
 
 import redis
-from django.db.models import Count, Q, Sum
-from django.utils import timezone
 
-from gateway import selectors
-from gateway.models import Usage
+from gateway import selectors, spending
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What was used of one model; `unknown` requests left no count of tokens."""
+    """What was used of one model; `unknown` requests left no count of tokens. `cost` in nano-units."""
 
     model: str
     requests: int = 0
     prompt: int = 0
     completion: int = 0
     unknown: int = 0
+    cached: int = 0
+    cost: int = 0
 
 
-def by_model(first: date, person: str | None = None) -> list[Used]:
-    """One entry a model since the local day `first` began, the most tokens first."""
-    rows = Usage.objects.filter(at__gte=timezone.make_aware(datetime.combine(first, time())))
-    if person is not None:
-        rows = rows.filter(person=person)
-    found = (
-        rows.order_by()
-        .values("model")
-        .annotate(
-            requests=Count("pk"),
-            prompt=Sum("prompt_tokens", default=0),
-            completion=Sum("completion_tokens", default=0),
-            unknown=Count("pk", filter=Q(prompt_tokens=None) | Q(completion_tokens=None)),
-        )
-    )
-    return sorted((Used(**row) for row in found), key=lambda u: (-u.prompt - u.completion, u.model))
+def by_model(which: spending.Which) -> list[Used]:
+    """One entry for each model that answered, the most money first, then the most tokens."""
+    return [_used(row["model"], row) for row in spending.by(which, "model")]
 
 
-def total(used: list[Used]) -> Used:
+def total(which: spending.Which) -> Used:
+    return _used("", spending.total(which))
+
+
+def _used(model: str, sums: dict[str, Any]) -> Used:
     return Used(
-        "",
-        sum(u.requests for u in used),
-        sum(u.prompt for u in used),
-        sum(u.completion for u in used),
-        sum(u.unknown for u in used),
+        model,
+        sums["requests"],
+        sums["prompt_tokens"],
+        sums["completion_tokens"],
+        sums["uncounted"],
+        sums["cached_tokens"],
+        sums["cost"],
     )
 
 

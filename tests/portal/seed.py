@@ -44,6 +44,7 @@ PORTS: list[dict[str, Any]] = [
 def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     from catalog.models import Model, ModelName
     from fleet.models import Node, Replica, ReplicaEvent, Shard
+    from gateway.control.ingesting import keep
     from gateway.models import Usage
     from llmgw.cluster.actions import settings
     from tenancy.actions import keys, limits, tree
@@ -152,10 +153,11 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
                 if state == "parked"
                 else [],
             )
+    rows = []
     outcomes = ["ok"] * 8 + ["client_left", "engine_failed", "refused"]
     for n in range(requests):
         outcome = outcomes[n % len(outcomes)]
-        Usage.objects.create(
+        used = Usage(
             request_id=f"req_{n:026d}",
             at=now - timedelta(hours=11 * n, minutes=n),
             endpoint="chat",
@@ -176,7 +178,10 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
             completion_tokens=300 + 91 * (n % 7) if outcome != "refused" else None,
             ttft_ms=84.0 + n,
             duration_ms=1900.0 + 40 * n,
+            cost=None if outcome == "refused" else 2_500_000 * (n % 9 + 1),
         )
+        rows.append(used)
+    keep(rows)
     return Seeded(admin, member, project, key)
 
 

@@ -12,7 +12,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from gateway import selectors
+from gateway import selectors, spending
+from gateway.control.ingesting import keep
 from gateway.models import Usage
 from llmgw.portal import spreadsheet, traffic
 from tests.portal import seed
@@ -31,7 +32,7 @@ NOON = datetime(2026, 5, 12, 20, tzinfo=UTC)
 
 def _used(at: datetime, tokens: int, **given: Any) -> None:
     number = Usage.objects.count()
-    Usage.objects.create(
+    used = Usage(
         request_id=f"req_at{number:024d}",
         at=at,
         endpoint="chat",
@@ -43,6 +44,7 @@ def _used(at: datetime, tokens: int, **given: Any) -> None:
         completion_tokens=0,
         **{"model": "tiny", **given},
     )
+    keep([used])
 
 
 def _days(days: int, now: datetime) -> dict[date, int]:
@@ -61,8 +63,8 @@ def test_a_day_is_one_of_its_zone(db: None, zone: str, eleventh: int, twelfth: i
         assert found == {date(2026, 5, 11): eleventh, date(2026, 5, 12): twelfth}
         assert sum(_days(30, NOON).values()) == 42, "nothing is counted twice or left out"
         assert _days(1, NOON) == {date(2026, 5, 12): twelfth}
-        assert traffic.total(traffic.by_model(date(2026, 5, 11))).prompt == 42
-        assert traffic.total(traffic.by_model(date(2026, 5, 12))).prompt == twelfth
+        assert traffic.total(spending.last_days(2, now=NOON)).prompt == 42
+        assert [u.prompt for u in traffic.by_model(spending.last_days(1, now=NOON))] == [twelfth][: twelfth and 1]
 
 
 @pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 8), 23), (date(2026, 11, 1), 25), (date(2026, 11, 2), 24)])
@@ -116,7 +118,7 @@ FORMULAS = ['=HYPERLINK("https://evil.example.test")', "+1+1", "-2+3", "@SUM(A1)
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_no_cell_is_calculated(admin: Client, seeded: seed.Seeded, name: str) -> None:
-    _used(datetime.now(UTC), 10_000_000, model=name, person=seeded.admin.public_id)
+    _used(datetime.now(UTC), 10_000_000, model=name, person=seeded.admin.public_id, cost=10**12)
     first = _table(admin, "/account/usage/models.csv")[0]
     assert first["model"] == f"'{name}"
     assert first["prompt_tokens"] == "10000000"

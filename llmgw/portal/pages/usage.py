@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from gateway import selectors
+from gateway import spending
 from llmgw.portal import plot, spreadsheet, traffic
 from llmgw.portal.gate import person, signed_in
 
@@ -26,6 +26,7 @@ class Shown:
     zone: str
     daily: list[dict[str, Any]]
     models: list[traffic.Used]
+    total: traffic.Used
 
 
 def shown(request: HttpRequest) -> Shown:
@@ -34,8 +35,9 @@ def shown(request: HttpRequest) -> Shown:
     count = int(asked) if asked.isascii() and asked.isdigit() and int(asked) in RANGES else 30
     whole = who.is_superuser and request.GET.get("whose") == "all"
     whose = None if whole else who.public_id
-    daily = selectors.by_day(days=count, person=whose)
-    return Shown(count, whole, timezone.get_current_timezone_name(), daily, traffic.by_model(daily[0]["day"], whose))
+    which = spending.last_days(count, {"person": whose} if whose else {})
+    zone = timezone.get_current_timezone_name()
+    return Shown(count, whole, zone, spending.by(which, "day"), traffic.by_model(which), traffic.total(which))
 
 
 @signed_in
@@ -46,7 +48,7 @@ def usage(request: HttpRequest) -> HttpResponse:
         "daily": list(reversed(daily)),
         "columns": [d["day"] for d in daily],
         "models": found.models,
-        "total": traffic.total(found.models),
+        "total": found.total,
         "plots": {
             "tokens": plot.stacked([d["prompt_tokens"] for d in daily], [d["completion_tokens"] for d in daily]),
             "requests": plot.stacked([d["requests"] for d in daily]),
