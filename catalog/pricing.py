@@ -31,7 +31,7 @@ def of_stored(name: str, settings: ClusterSettings) -> tuple[Dated, ...]:
 
 def declared(definition: Definition, settings: ClusterSettings) -> tuple[Dated, ...]:
     """What a declared model's definition says, its days by the cluster's clock."""
-    zone = known(settings.time_zone)
+    zone = known(cluster_settings.time_zone(settings))
     found = []
     for said in definition.prices:
         begins = moment(said.since, zone) if said.since else None

@@ -72,7 +72,7 @@ def _in_force(path: tuple[Level | Key, ...]) -> dict[str, Any]:
         "in_cluster": narrow_flag(*(level.in_cluster for level in tree)),
         "no_store": narrow_flag(*(level.no_store for level in tree)),
         "key_ttl_days": narrow_days(settings.keys.max_ttl_days, *(level.key_ttl_days for level in tree)),
-        "time_zone": (project.time_zone if project is not None else "") or settings.time_zone,
+        "time_zone": (project.time_zone if project is not None else "") or cluster_settings.time_zone(settings),
     }
     if project is not None:
         kept = not found["no_store"]

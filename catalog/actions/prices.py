@@ -104,4 +104,4 @@ def _enter(name: str, price: Price | None, since: datetime, actor: str, note: st
 
 
 def _moment(since: str, settings: ClusterSettings) -> datetime | Reason:
-    return core.moment(since, known(settings.time_zone))
+    return core.moment(since, known(cluster_settings.time_zone(settings)))

@@ -27,7 +27,7 @@ def tenancy(now: float | None = None) -> snapshot.Tenancy:
     """Live inference keys by hash, projects with what their levels leave, active people: four queries. It depends on
     `now` (Unix seconds): a budget's period ends, and the next publishing says so."""
     settings = cluster_settings.in_force()
-    clock = Clock(time.time() if now is None else now, settings.time_zone)
+    clock = Clock(time.time() if now is None else now, cluster_settings.time_zone(settings))
     rows = list(Project.objects.select_related("team__organisation").order_by("public_id"))
     keys = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("project", "person")
     scopes = {row.pk: _scope(row, clock) for row in rows}
@@ -112,7 +112,7 @@ def bounds(holders: Iterable[Level | Key], now: float | None = None) -> dict[str
     """What binds each of `holders` by itself, by its public id; who says nothing is left out. One query: rows come
     with what is above them."""
     settings = cluster_settings.in_force()
-    clock = Clock(time.time() if now is None else now, settings.time_zone)
+    clock = Clock(time.time() if now is None else now, cluster_settings.time_zone(settings))
     found = (_bound(holder, settings.limits, clock) for holder in holders)
     return {one.id: one for one in found if one is not None}
 

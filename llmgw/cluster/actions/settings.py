@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from django.conf import settings as django_settings
 from django.db import IntegrityError, transaction
 
 from agent.wire.reason import Reason
@@ -36,6 +37,11 @@ def current() -> tuple[int, dict[str, Any]]:
 
 def in_force() -> core.ClusterSettings:
     return core.read(current()[1])
+
+
+def time_zone(settings: core.ClusterSettings) -> str:
+    """By whose clock days begin where nobody says otherwise: the cluster's, else the portal's."""
+    return settings.time_zone or django_settings.TIME_ZONE
 
 
 def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> SettingsRevision:

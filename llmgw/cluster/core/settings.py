@@ -156,8 +156,9 @@ class ClusterSettings:
     agents: AgentSettings = field(default_factory=AgentSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""
-    time_zone: str = "UTC"
-    """By whose clock days, weeks and months begin, where a project says nothing: `Europe/Istanbul`."""
+    time_zone: str = ""
+    """By whose clock budgets and prices begin, where a project says nothing: `Europe/Istanbul`. Empty: the portal's
+    (`time_zone` in config.yaml)."""
 
 
 class Default(Enum):
@@ -186,7 +187,7 @@ def read(document: dict[str, Any]) -> ClusterSettings:
         found = msgspec.convert(document, ClusterSettings)
     except msgspec.ValidationError as e:
         raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
-    if isinstance(bad := zone(found.time_zone), Reason):
+    if found.time_zone and isinstance(bad := zone(found.time_zone), Reason):
         raise BadSettings(f"time_zone: {bad.sentence}")
     slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
     if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -23,6 +24,7 @@ from llmgw.portal import left, listing
 from llmgw.portal.gate import person, signed_in
 from tenancy import access, allowances
 from tenancy.actions import keys
+from tenancy.core.tree import narrow_days
 from tenancy.models import Key, Person, Project
 
 _MOST_LEFT = 50
@@ -42,7 +44,7 @@ class NewKey(forms.Form):
         choice = self.fields["project"]
         assert isinstance(choice, forms.ChoiceField)
         choice.choices = [(p.public_id, p.path) for p in self.projects.values()]
-        most = cluster_settings.in_force().keys.max_ttl_days
+        most = _longest_days(self.projects.values())
         days = self.fields["days"]
         assert isinstance(days, forms.IntegerField)
         if most is not None:
@@ -51,6 +53,16 @@ class NewKey(forms.Form):
             days.help_text = _("At most %(days)d; empty means as long as that.") % {"days": most}
         else:
             days.help_text = _("Empty: it does not expire.")
+
+
+def _longest_days(projects: Iterable[Project]) -> int | None:
+    """What any of them lets a key live; the one that is chosen may say less, and is asked then."""
+    cluster = cluster_settings.in_force().keys.max_ttl_days
+    said = [
+        narrow_days(cluster, project.team.organisation.key_ttl_days, project.team.key_ttl_days, project.key_ttl_days)
+        for project in projects
+    ]
+    return None if None in said else max((days for days in said if days is not None), default=cluster)
 
 
 def state(key: Key) -> str:
