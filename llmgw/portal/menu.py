@@ -50,7 +50,13 @@ GROUPS = (
         ),
     ),
     Group(_("Machines"), (Page("nodes", _("Nodes"), "server", "nodes"),)),
-    Group(_("Traffic"), (Page("requests", _("Requests"), "arrows", "requests"),)),
+    Group(
+        _("Traffic"),
+        (
+            Page("requests", _("Requests"), "arrows", "requests"),
+            Page("cache", _("Cache"), "again", "cache"),
+        ),
+    ),
     Group(
         _("People"),
         (

@@ -8,6 +8,7 @@ from llmgw.portal import preferences
 from llmgw.portal.pages import (
     account,
     audit,
+    cache,
     chat,
     cluster,
     find,
@@ -66,6 +67,7 @@ urlpatterns = [
     path("admin/requests/<str:id>/said", said.said, name="requests-said"),
     path("admin/requests/<str:id>/replay", said.replay, name="requests-replay"),
     path("admin/requests/<str:id>/compare/<str:other>", said.beside, name="requests-compare"),
+    path("admin/cache", cache.cache, name="cache"),
     path("admin/tenants", tenants.tenants, name="tenants"),
     path("admin/tenants/<str:level>", levels.of_tenants, name="tenants-one"),
     path("admin/people", people.people, name="people"),

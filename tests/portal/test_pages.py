@@ -31,6 +31,8 @@ ADMINISTRATORS = [
     "/why?of=qwen2.5-72b",
     "/why?noun=node&of=node-2",
     "/why?of=r-0000000005",
+    "/admin/cache",
+    "/admin/cache?days=7",
     "/admin/tenants",
     f"/admin/tenants/{seed.PROJECT}",
     "/admin/people",
