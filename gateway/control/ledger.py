@@ -121,7 +121,8 @@ def from_rows(level: LevelLimits) -> int:
 def _seed(level: LevelLimits) -> int:
     name = account.name(level.level, level.id)
     purse, unseeded = _purse(level), keys.unseeded(name, level.period)
-    ids = [i.decode() if isinstance(i, bytes) else i for i in client().smembers(unseeded)]
+    settled = (i.decode() if isinstance(i, bytes) else i for i in client().smembers(unseeded))
+    ids = list({i.rstrip("+") for i in settled})  # what another model answered in the end has a plus for each before it
     # In this order: what is counted twice by what comes in between is too much, never too little.
     counted = 0
     for i in range(0, len(ids), _AT_ONCE):

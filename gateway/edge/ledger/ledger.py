@@ -32,7 +32,7 @@ SETTLE_S = 0.002
 """A settlement waits so long for a reservation to leave with, before it: together they cost little more than one."""
 JOURNAL_S = 5.0
 """How long an answered batch is remembered: longer than a Redis that syncs each second can lose, or a replica lag."""
-RETRY_S = 0.1
+RETRY_S, MOST_RETRY_S = 0.1, 0.5
 _FOLDER = Path(__file__).parent
 BATCH = (_FOLDER / "batch.lua").read_bytes()
 HELLO = (_FOLDER / "hello.lua").read_bytes()
@@ -177,7 +177,7 @@ class Ledger:
             self._lost.set()
 
     async def _connected(self) -> None:
-        said = False
+        said, pause_s = False, RETRY_S
         try:
             while True:
                 self._lost.clear()
@@ -193,8 +193,9 @@ class Ledger:
                     said = False
                     await self._lost.wait()
                 if self.away_since is None:
-                    self.away_since = self._loop.time()
-                await asyncio.sleep(RETRY_S)
+                    self.away_since, pause_s = self._loop.time(), RETRY_S
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, MOST_RETRY_S)  # one that takes no writes is not asked all the time
         finally:
             self._drop_wire()
 

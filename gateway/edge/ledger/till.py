@@ -231,7 +231,8 @@ class Till:
             headers = left.headers(result)
         else:
             headers = [(b"x-llmgw-ledger", b"away")]
-        bounded = bound.budgets and found.money > 0 and not found.named and found.each > 0
+        at = prices(entry)
+        bounded = bound.budgets and at is not None and at.completion > 0 and not found.named and found.each > 0
         if fallback:
             headers.append((b"x-llmgw-fallback", b"budget"))
         if bounded:

@@ -63,9 +63,9 @@ def test_what_edges_settled_meanwhile_counts_once() -> None:
     purse = Account("project:p1", budget=1000, period="2026-11-30")
     record = Record(1, 50, (purse,))
     now = int(BEGAN.timestamp() * 1000)
-    for id in ("shipped", "waiting", "running"):
+    for id in ("shipped+", "waiting", "running"):
         script.force(id, record, now)
-    for id, cost in (("shipped", 30), ("waiting", 7)):
+    for id, cost in (("shipped+", 30), ("waiting", 7)):
         script.settle(id, record, 1, cost, 5, now)
     insert(row("shipped", 6, 30))
     assert ledger.seed([level()]) == 1
