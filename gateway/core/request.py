@@ -29,6 +29,7 @@ class Request(msgspec.Struct, frozen=True):
     options_given: bool
     """`stream_options` is in the body."""
     max_tokens: int | None
+    """The most that it names, under whatever name; None where it names none, or a negative one."""
     images: bool
     choices: int = 1
     """How many answers are asked for: each must end."""
@@ -42,6 +43,8 @@ class Request(msgspec.Struct, frozen=True):
     """The value of `metadata` as it came: tags, which are not the engine's."""
     no_tools: bool = False
     """`tool_choice` is "none": engines that show the tools all the same get their call back as text."""
+    bounded: bool = False
+    """It has one of those names in it."""
     prompt_tokens: int = 0
     """An estimate, rather too high than too low (`prompts`)."""
 
@@ -67,6 +70,7 @@ class _Body(msgspec.Struct):
     stream_options: _Options | msgspec.UnsetType | None = msgspec.UNSET
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    n_predict: int | None = None
     n: int | None = None
     user: msgspec.Raw = _ABSENT
     metadata: msgspec.Raw = _ABSENT
@@ -157,7 +161,7 @@ def _read(endpoint: str, body: bytes) -> Request:
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
     each = wants and options.continuous_usage_stats is True
-    most = found.max_completion_tokens if found.max_completion_tokens is not None else found.max_tokens
+    most = _most(found)
     stream = bool(found.stream) and endpoint != EMBEDDINGS
     choices = found.n or 1
     if endpoint == COMPLETIONS:
@@ -166,8 +170,16 @@ def _read(endpoint: str, body: bytes) -> Request:
     user = b"" if user in _NOTHING else user
     metadata = bytes(found.metadata)
     metadata = b"" if metadata in _NOTHING else metadata
-    said = (developer, user, metadata, no_tools, tokens)
+    bounded = any(n is not None for n in (found.max_completion_tokens, found.max_tokens, found.n_predict))
+    said = (developer, user, metadata, no_tools, bounded, tokens)
     return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, *said)
+
+
+def _most(found: Any) -> int | None:
+    """What an answer may have, by whichever name its engine goes: llama.cpp reads its own `n_predict` first, and takes
+    a negative number for none."""
+    named = [n for n in (found.max_completion_tokens, found.max_tokens, found.n_predict) if n is not None]
+    return None if not named or min(named) < 0 else max(named)
 
 
 def _prompts(prompt: bytes) -> int:
@@ -187,7 +199,7 @@ def outgoing(
     may be called, without `metadata`, and with `max_tokens` where `most` bounds it."""
     usage = request.stream and not request.wants_usage
     odd = (request.developer and not developer_role) or request.no_tools or request.metadata
-    if engine_name == request.asked and not odd and (most is None or request.max_tokens is None):
+    if engine_name == request.asked and not odd and (most is None or not request.bounded):
         more = b"" if most is None else b',"max_tokens":%d}' % most
         if not usage:
             return _extended(body, more) if more else body
@@ -204,7 +216,8 @@ def outgoing(
         for name in _TOOLS:
             fields.pop(name, None)
     if most is not None:
-        fields.pop("max_completion_tokens", None)
+        for name in ("max_completion_tokens", "n_predict"):
+            fields.pop(name, None)
         fields["max_tokens"] = most
     if request.developer and not developer_role:
         fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))

@@ -41,7 +41,7 @@ def worst(request: Request, entry: ModelEntry, price: Price, unnamed_tokens: int
         return Worst(prompt, price.of(prompt, 0), 0, True)
     most = min(entry.max_output or context, context)
     asked = request.max_tokens
-    each = min(most, max(asked, 0) if asked is not None else unnamed_tokens)
+    each = min(most, asked if asked is not None else unnamed_tokens)
     generated = each * max(1, request.choices)
     tokens = min(prompt + generated, context * max(1, request.choices))
     return Worst(tokens, price.of(prompt, generated), each, asked is not None and asked <= each)
