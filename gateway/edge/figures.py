@@ -157,12 +157,13 @@ class EdgeFigures:
 
     def _queues(self, edge: Edge, now: float) -> None:
         put = self.figures.put
-        for metric in (metrics.SATURATION, metrics.SLO, metrics.SLO_P99):
+        for metric in (metrics.QUEUE_WAITING, metrics.SATURATION, metrics.SLO, metrics.SLO_P99):
             self.figures.clear(metric)
+        for name, live in edge.live.models.items():
+            live.waiting = edge.doors.waiting(name)
         for name, door in edge.doors.by_model.items():
             for rank, band in enumerate(bands.BANDS):
                 put(metrics.QUEUE_WAITING, door.line.bands[rank].waiting, (name, band))
-            edge.live.waiting(name, door.line.waiting)
             room = door.room(now)
             put(metrics.SATURATION, room.saturation() if room is not None else None, (name,))
             if door.slo is not None:

@@ -15,6 +15,7 @@ EXPIRES_S = 5
 class LiveModel:
     in_flight: int = 0
     waiting: int = 0
+    """Of those in flight, as of the last second."""
     requests_total: int = 0
     completion_tokens_total: int = 0
     prompt_tokens_total: int = 0
@@ -33,10 +34,6 @@ class Live:
 
     def ended(self, model: str) -> None:
         self._of(model).in_flight -= 1
-
-    def waiting(self, model: str, requests: int) -> None:
-        """So many of those in flight are not let in yet."""
-        self._of(model).waiting = requests
 
     def counted(self, model: str, counts: Usage) -> None:
         if not model:

@@ -260,6 +260,10 @@ class Doors:
             if name not in models and not door.line.waiting and not door.line.held:
                 del self.by_model[name]
 
+    def waiting(self, model: str) -> int:
+        door = self.by_model.get(model)
+        return door.line.waiting if door is not None else 0
+
     def weights(self) -> dict[str, float]:
         """For the other edges: of the projects whose requests wait, by model."""
         return {name: door.line.weight() for name, door in self.by_model.items() if door.line.waiting}

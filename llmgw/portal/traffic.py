@@ -67,6 +67,7 @@ def added(live: dict[str, Any]) -> Now:
     models = {
         name: {
             "in_flight": live["models"].get(name, {}).get("in_flight", 0),
+            "waiting": live["models"].get(name, {}).get("waiting", 0),
             "tokens_per_s": live["tokens_per_s"].get(name, 0.0),
         }
         for name in names
