@@ -19,11 +19,12 @@ T = TypeVar("T")
 class Flow(Generic[T]):
     """One of those that share. `line`: what waits of it, its owner's business."""
 
-    __slots__ = ("_entry", "finish", "held", "line", "name", "start", "tokens", "waiting", "weight")
+    __slots__ = ("_entry", "came", "finish", "held", "line", "name", "start", "tokens", "waiting", "weight")
 
     def __init__(self, name: str, weight: float, line: T) -> None:
         self.name, self.weight, self.line = name, weight, line
-        self.start = self.finish = 0.0
+        self.start = self.finish = self.came = 0.0
+        """Virtual times: `came`: when it last began to wait."""
         self.waiting = 0
         """Requests of it that wait, and in `tokens` what they are reckoned to take."""
         self.tokens = 0
@@ -52,6 +53,7 @@ class Shares(Generic[T]):
         flow.waiting += 1
         flow.tokens += tokens
         if flow.waiting == 1:
+            flow.came = self.now
             self._place(flow, max(self.now, flow.finish))
 
     def first(self) -> Flow[T] | None:
@@ -84,8 +86,8 @@ class Shares(Generic[T]):
         if not more:
             return
         flow.finish += more / flow.weight
-        if flow.waiting:
-            self._place(flow, max(self.now, flow.start + more / flow.weight))
+        if flow.waiting:  # what it was charged too much it may take back, as far as it has waited for it
+            self._place(flow, max(flow.came, flow.start + more / flow.weight))
 
     def forget_idle(self) -> None:
         """Flows that have nothing here, and no debt."""

@@ -121,13 +121,18 @@ async def test_projects_share_by_weight(edge: EdgeProcess, http: httpx.AsyncClie
     """1:3, told by the order in which the engine gets what waits of both."""
     gate = Gate()
     async with engine(gate.script) as up:
-        serve(edge, endpoint(up.port, parallel=4), queue_limit=1000)
-        first = [await send(http, "a", "first") for _ in range(5)]
-        tasks = [asyncio.ensure_future(http.post(CHAT, json=said(n), headers=auth(n))) for n in "ab" * 130]
-        await until(lambda: waiting(edge) == 260, 20)
+        serve(edge, endpoint(up.port, model="new-8b", parallel=4), queue_limit=1000)
+
+        def one(name: str) -> asyncio.Task[httpx.Response]:
+            return asyncio.ensure_future(http.post(CHAT, json=said(name, model="new-8b"), headers=auth(name)))
+
+        first = [one("a") for _ in range(5)]
+        await until(lambda: len(gate.seen) == 5)
+        tasks = [one(name) for name in "ab" * 100]
+        await until(lambda: waiting(edge, "new-8b") == 200, 20)
         gate.let(1000)
         assert {t.status_code for t in await asyncio.gather(*first, *tasks)} == {200}
-    got = gate.seen[5:165]
+    got = gate.seen[5:125]
     assert got.count("a") / len(got) == pytest.approx(0.25, rel=0.1), got
 
 
@@ -163,6 +168,7 @@ async def test_who_leaves_while_waiting_frees_the_place_at_once(edge: EdgeProces
         first = await send(http, "a", "first")
         await until(lambda: gate.seen == ["first"])
         leaves = [await send(http, "a", f"leaves {n}") for n in range(2)]
+        await until(lambda: waiting(edge) == 2)
         for task in leaves:
             task.cancel()
         stays = [await send(http, "a", f"stays {n}") for n in range(2)]
@@ -294,6 +300,7 @@ async def test_a_model_past_its_promise_lets_the_lower_bands_wait(edge: EdgeProc
     assert seen == ["interactive", *(f"normal {n}" for n in range(4))], "batch waits, normal has half of the room"
 
 
+@pytest.mark.slow
 async def test_an_edge_that_stops_lets_nobody_hang(own_edge: EdgeProcess) -> None:
     gate = Gate()
     own_edge.start()

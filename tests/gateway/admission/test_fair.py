@@ -82,6 +82,24 @@ def test_what_was_really_taken_is_settled() -> None:
     assert abs(got["y"] - 4 * got["x"]) <= 8
 
 
+def test_what_was_reckoned_too_high_is_given_back_although_it_comes_late() -> None:
+    """Four are under way at once; all are reckoned at 40 tokens and take 10."""
+    fair = Fair()
+    inside: list[Entry] = []
+    got = {"a": 0, "b": 0}
+    for name in got:
+        for _ in range(400):
+            fair.wait(entry(name, 40))
+    for _ in range(400):
+        if len(inside) == 4:
+            fair.over(inside.pop(0), 10)
+        found = fair.next()
+        assert found is not None
+        inside.append(found)
+        got[found.project] += 1
+    assert abs(got["b"] - 3 * got["a"]) <= 12, got
+
+
 def test_nobody_gathers_credit_while_away() -> None:
     fair = Fair()
     for _ in range(1000):
