@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from django.db.models import Sum
 from gateway.control import parts
 from gateway.control.ingesting import ingest
 from gateway.control.redis import client
-from gateway.control.rollups import bucket, grain_s
+from gateway.control.rollups import NAMES, Identity, bucket, grain_s
 from gateway.core import snapshot
 from gateway.core.ledger import account, keys
 from gateway.core.snapshot import LevelLimits, Tenancy
@@ -116,6 +116,19 @@ def from_rows(level: LevelLimits) -> int:
         rows = Usage.objects.filter(at__gte=begins, at__lt=first, **whose)
         total = rows.aggregate(n=Sum("cost"))["n"] or 0
     return total + (UsageHour.objects.filter(at__gte=first, **whose).aggregate(n=Sum("cost"))["n"] or 0)
+
+
+def corrected(deltas: Mapping[Identity, int]) -> None:
+    """Corrections (nano-units, by the bucket that they are about) of what was spent in periods that are running. An
+    emptied Redis is seeded from the sums, which have them already."""
+    for level in budgets(parts.tenancy(time.time())):
+        place = NAMES.index(level.level)
+        delta = sum(d for i, d in deltas.items() if i[place] == level.id and i[0].timestamp() >= level.since)
+        try:
+            if delta and client().hexists(_purse(level), "k"):
+                client().hincrby(_purse(level), "s", delta)
+        except redis.RedisError as e:
+            log.warning("a correction did not reach the ledger (%s): see llmgw ledger verify", type(e).__name__)
 
 
 def _seed(level: LevelLimits) -> int:

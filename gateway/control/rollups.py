@@ -121,7 +121,7 @@ def add(sums: Sequence[Sums]) -> None:
     with connection.cursor() as cursor:
         for i in range(0, len(sums), _BATCH):
             batch = sums[i : i + _BATCH]
-            values = [v for s in batch for v in (_instant(s.identity[0]), *s.identity[1:], *map(int, s.figures))]
+            values = [v for s in batch for v in (instant(s.identity[0]), *s.identity[1:], *map(int, s.figures))]
             cursor.execute(
                 f"INSERT INTO {_TABLE} ({columns}) VALUES {', '.join([one] * len(batch))} "  # noqa: S608 - names of ours
                 f"ON CONFLICT ({names}) DO UPDATE SET {added}",
@@ -157,12 +157,12 @@ def from_rows(first: datetime, until: datetime, grain: int) -> list[Sums]:
     cost = SUMS.index("cost")
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_bucket(grain)}, organisation, team, project, key, person, model, SUM(delta) "  # noqa: S608
+            f"SELECT {bucket_sql(grain)}, organisation, team, project, key, person, model, SUM(delta) "  # noqa: S608
             "FROM gateway_usagecorrection WHERE at >= %s AND at < %s GROUP BY 1, 2, 3, 4, 5, 6, 7",
-            [_instant(first), _instant(until)],
+            [instant(first), instant(until)],
         )
         for *identity, delta in cursor.fetchall():
-            total = found.setdefault(_identity(identity), [0] * len(SUMS))
+            total = found.setdefault(identity_of(identity), [0] * len(SUMS))
             total[cost] += int(delta)
     return [Sums(identity, tuple(total)) for identity, total in sorted(found.items())]
 
@@ -170,24 +170,26 @@ def from_rows(first: datetime, until: datetime, grain: int) -> list[Sums]:
 def _of_rows(first: datetime, until: datetime, grain: int) -> list[Sums]:
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {_bucket(grain)}, organisation, team, project, key, person, {ANSWERED_BY}, {_SUMMED} "  # noqa: S608
+            f"SELECT {bucket_sql(grain)}, organisation, team, project, key, person, {ANSWERED_BY}, {_SUMMED} "  # noqa: S608
             "FROM gateway_usage WHERE at >= %s AND at < %s GROUP BY 1, 2, 3, 4, 5, 6, 7",
-            [_instant(first), _instant(until)],
+            [instant(first), instant(until)],
         )
-        return [Sums(_identity(row[:7]), tuple(int(v) for v in row[7:])) for row in cursor.fetchall()]
+        return [Sums(identity_of(row[:7]), tuple(int(v) for v in row[7:])) for row in cursor.fetchall()]
 
 
-def _bucket(grain: int) -> str:
+def bucket_sql(grain: int) -> str:
+    """The bucket of `at`, as the store works it out."""
     if connection.vendor == "postgresql":
         return f"to_timestamp(floor(extract(epoch FROM at) / {grain}) * {grain})"
     return f"datetime((strftime('%%s', at) / {grain}) * {grain}, 'unixepoch')"
 
 
-def _identity(row: Sequence[Any]) -> Identity:
+def identity_of(row: Sequence[Any]) -> Identity:
+    """From the first columns of a raw row, in the order of `NAMES`."""
     at = row[0] if isinstance(row[0], datetime) else datetime.fromisoformat(row[0]).replace(tzinfo=UTC)
     return (at.astimezone(UTC), *row[1:])
 
 
-def _instant(at: datetime) -> Any:
+def instant(at: datetime) -> Any:
     """As the store's own functions want it: raw statements get no help from a field."""
     return connection.ops.adapt_datetimefield_value(at)
