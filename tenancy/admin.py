@@ -57,8 +57,8 @@ class PersonAdmin(ReadOnly):
 
 @admin.register(Key)
 class KeyAdmin(ReadOnly):
-    list_display = ("prefix", "name", "project", "person", "scope", "expires_at", "revoked_at", "last_used_at")
-    list_filter = ("scope",)
+    list_display = ("prefix", "name", "project", "person", "scope", "limits", "band", "expires_at", "revoked_at")
+    list_filter = ("scope", "band")
     list_select_related = ("project__team__organisation", "person")
     search_fields = ("prefix", "name", "public_id", "person__email")
     exclude = ("hash",)
@@ -71,20 +71,20 @@ class KeyAdmin(ReadOnly):
 
 @admin.register(Organisation)
 class OrganisationAdmin(ReadOnly):
-    list_display = ("name", "public_id", "allow", "created_at")
+    list_display = ("name", "public_id", "allow", "limits", "in_cluster", "no_store", "created_at")
     search_fields = ("name", "public_id")
 
 
 @admin.register(Team)
 class TeamAdmin(ReadOnly):
-    list_display = ("name", "organisation", "public_id", "allow", "created_at")
+    list_display = ("name", "organisation", "public_id", "allow", "limits", "in_cluster", "no_store", "created_at")
     list_select_related = ("organisation",)
     search_fields = ("name", "public_id")
 
 
 @admin.register(Project)
 class ProjectAdmin(ReadOnly):
-    list_display = ("name", "team", "public_id", "allow", "created_at")
+    list_display = ("name", "team", "public_id", "allow", "limits", "in_cluster", "no_store", "weight", "created_at")
     list_select_related = ("team__organisation",)
     search_fields = ("name", "public_id")
 

@@ -10,7 +10,7 @@ from gateway.core.ledger import account, keys
 from gateway.core.snapshot import LevelLimits
 
 BIN_MS = 100
-_FIELDS = ("b", "r", "t", "h", "c")
+FIELDS = ("b", "r", "t", "h", "c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def used(levels: Iterable[LevelLimits]) -> dict[tuple[str, str], Used]:
         pipe.time()
         for one in asked:
             name = account.name(one.level, one.id)
-            pipe.hmget(keys.account(name), *_FIELDS)
+            pipe.hmget(keys.account(name), *FIELDS)
             pipe.lrange(keys.window(name), 0, -1)
             pipe.hmget(keys.purse(name, one.period), "s", "h", "k")
         (seconds, microseconds), *answers = pipe.execute()
@@ -39,11 +39,11 @@ def used(levels: Iterable[LevelLimits]) -> dict[tuple[str, str], Used]:
     found = {}
     for i, one in enumerate(asked):
         minute, older, purse = answers[3 * i : 3 * i + 3]
-        found[one.level, one.id] = _used(_whole(minute), older, _whole(purse), tenth)
+        found[one.level, one.id] = reckoned(_whole(minute), older, _whole(purse), tenth)
     return found
 
 
-def _used(minute: Sequence[int], older: Sequence[bytes], purse: Sequence[int], tenth: int) -> Used:
+def reckoned(minute: Sequence[int], older: Sequence[bytes], purse: Sequence[int], tenth: int) -> Used:
     """The ledger looks at an account only when it is used: what has left the minute since then is taken off here."""
     newest, requests, tokens, held, concurrent = minute
     first = tenth - int(keys.WINDOW_S * 1000) // BIN_MS
