@@ -161,6 +161,34 @@ async def test_a_flood_does_not_push_out_the_others(edge: EdgeProcess, http: htt
     assert (settled.outcome, settled.status, settled.code, settled.replica) == ("refused", 503, "queue_full", "")
 
 
+async def test_a_full_queue_falls_over_to_another_model(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    gate = Gate()
+
+    async def good(call: Call) -> None:
+        await call.whole(answer())
+
+    async with engine(gate.script) as up, engine(good) as other:
+        main = snapshot.ModelEntry(MODEL, (), "serving", fallbacks=("spare",))
+        edge.publish(
+            tenancy=tenancy(),
+            catalog=snapshot.Catalog(models={MODEL: main, "spare": snapshot.ModelEntry("spare", (), "serving")}),
+            endpoints=snapshot.Endpoints(
+                endpoints=(endpoint(up.port, parallel=1), endpoint(other.port, "r-2", "spare"))
+            ),
+            policies=snapshot.Policies(queue_overcommit=1, queue_limit=1),
+        )
+        first = await send(http, "a", "first")
+        await until(lambda: gate.seen == ["first"])
+        second = await send(http, "a", "second")
+        await until(lambda: waiting(edge) == 1)
+        found = await http.post(CHAT, json=said("third"), headers=auth("a"))
+        gate.let(2)
+        assert [(await t).status_code for t in (first, second)] == [200, 200]
+    assert (found.status_code, found.headers["x-llmgw-served-model"]) == (200, "spare")
+    assert found.headers["x-llmgw-fallback"] == "queue_full"
+    assert gate.seen == ["first", "second"]
+
+
 async def test_who_leaves_while_waiting_frees_the_place_at_once(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
     gate, began = Gate(), time.time()
     async with engine(gate.script) as up:
