@@ -6,18 +6,18 @@ from __future__ import annotations
 class Capture:
     """`over`: it was more than `most` bytes, and nothing is held of it."""
 
-    __slots__ = ("_most", "_size", "blocks", "over")
+    __slots__ = ("_most", "blocks", "over", "size")
 
     def __init__(self, most: int) -> None:
         self.blocks: list[bytes] = []
-        self._most, self._size = most, 0
+        self._most, self.size = most, 0
         self.over = False
 
     def add(self, block: bytes) -> None:
         if self.over:
             return
-        self._size += len(block)
-        if self._size > self._most:
+        self.size += len(block)
+        if self.size > self._most:
             self.over = True
             self.blocks.clear()
         else:

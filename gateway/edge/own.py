@@ -19,10 +19,11 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 async def ask(edge: Edge, model: str, endpoint: str, body: bytes, within_s: float) -> bytes | None:
-    """The body of a 200; None where the model is not there, refuses, or takes longer. It is nobody's usage."""
+    """The body of a 200; None where the model is not there, not in the cluster, refuses, or takes longer. It is
+    nobody's usage."""
     entry = edge.model(model)
-    if entry is None or endpoint not in entry.kinds:
-        return None
+    if entry is None or endpoint not in entry.kinds or entry.external is not None:
+        return None  # what is asked here is somebody's words: they stay in the cluster
     deadline = edge.loop.time() + within_s
     now = time.monotonic()
     choice = edge.fleet.choose(entry.name, router.Ask(now, set(), NOTHING, None, "least_load"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gateway.core import usage
+from gateway.core import sse, usage
 from gateway.core.request import EMBEDDINGS
 from gateway.core.reuse import asked as asking
 from gateway.core.reuse import rules, similar, telling
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 STREAM_TIMES = 24
 """A stream's events are at most so many times larger than the answer that they make."""
-AT_ONCE_BLOCKS = 64
-"""A longer stream is put together in the pauses of the loop: other streams go on meanwhile."""
+AT_ONCE_BYTES = 32 * 1024
+"""A longer stream (of some 200 chunks) is put together in the pauses of the loop: other streams go on meanwhile."""
+_EVENTS_A_PAUSE = 64
 EMBED_S = 2.0
 _JSON: Headers = [(b"content-type", b"application/json")]
 
@@ -187,7 +188,7 @@ class Look:
             return
         if not request.stream:
             self._keep(b"".join(capture.blocks))
-        elif len(capture.blocks) <= AT_ONCE_BLOCKS:
+        elif capture.size <= AT_ONCE_BYTES:
             joined = Joined(exchange.endpoint)
             try:
                 for block in capture.blocks:
@@ -201,10 +202,10 @@ class Look:
     async def _join(self, blocks: list[bytes]) -> None:
         joined = Joined(self._exchange.endpoint)
         try:
-            for i, block in enumerate(blocks, 1):
-                joined.feed(block)
-                if i % AT_ONCE_BLOCKS == 0:
-                    await asyncio.sleep(0)
+            events = [event for block in blocks for event in sse.split(block)]
+            for i in range(0, len(events), _EVENTS_A_PAUSE):
+                joined.feed(b"".join(events[i : i + _EVENTS_A_PAUSE]))
+                await asyncio.sleep(0)
         except ValueError:
             return
         self._keep(joined.body(self._exchange.tally.counts))

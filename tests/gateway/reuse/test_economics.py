@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
-from asgiref.sync import sync_to_async
 from django.core.management import call_command
 from django.utils import timezone
 from hypothesis import given
@@ -56,15 +56,18 @@ async def cached(call: Call) -> None:
     await call.whole(answer(usage={"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13, **details}))
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_from_the_request_to_the_command(own_edge: EdgeProcess, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.django_db
+def test_from_the_request_to_the_sums(own_edge: EdgeProcess) -> None:
     own_edge.start()
-    async with engine(cached) as up:
-        serve(own_edge, up.port)
-        entry = replace(catalog().models[MODEL], prices=(Dated(PRICE),))
-        own_edge.publish(catalog=snapshot.Catalog(models={MODEL: entry}))
-        first = await asyncio.to_thread(ask, own_edge, zero())
-        again = [await asyncio.to_thread(ask, own_edge, zero()) for _ in range(3)]
+
+    async def asked() -> list[httpx.Response]:
+        async with engine(cached) as up:
+            serve(own_edge, up.port)
+            entry = replace(catalog().models[MODEL], prices=(Dated(PRICE),))
+            own_edge.publish(catalog=snapshot.Catalog(models={MODEL: entry}))
+            return [await asyncio.to_thread(ask, own_edge, zero()) for _ in range(4)]
+
+    first, *again = asyncio.run(asked())
     assert [said(x) for x in (first, *again)] == ["miss", "hit", "hit", "hit"]
     paid, spared = 3 * 10 + 8 * 1 + 2 * 20, 8 * 9
     row = own_edge.settlement(first.headers["x-request-id"])
@@ -73,12 +76,7 @@ async def test_from_the_request_to_the_command(own_edge: EdgeProcess, capsys: py
     assert (row.cost or 0, row.saved, row.saved_tokens) == (0, paid, 13)
     for request in again:
         own_edge.settlement(request.headers["x-request-id"])
-    await sync_to_async(ingested)(own_edge, paid, spared)
-    capsys.readouterr()
-
-
-def ingested(edge: EdgeProcess, paid: int, spared: int) -> None:
-    ingesting.ingest(edge.home / "spool")
+    ingesting.ingest(own_edge.home / "spool")
     assert Usage.objects.get(cache="miss").saved == spared
     [found] = savings.by_model("p1")
     wanted = {"requests": 4, "hits": 3, "reused_tokens": 39, "saved_answers": 3 * paid, "saved_prefixes": spared}

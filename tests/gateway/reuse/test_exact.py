@@ -236,7 +236,7 @@ async def test_sampled_answers_are_asked_anew_unless_the_project_says_any(edge: 
         for body in sampled:
             assert [said(await in_thread(ask, edge, body)) for _ in range(2)] == ["bypass", "bypass"]
         assert [said(await in_thread(ask, edge, seeded)) for _ in range(2)] == ["miss", "hit"]
-        serve(edge, up.port, Reuse(3600.0, any=True))
+        serve(edge, up.port, Reuse(3600.0, any=True, since=time.time()))
         for body in sampled:
             assert [said(await in_thread(ask, edge, body)) for _ in range(2)] == ["miss", "hit"]
 

@@ -96,11 +96,12 @@ async def test_only_in_the_same_conversation(edge: EdgeProcess) -> None:
         zero(messages=[{"role": "system", "content": "be rude"}, {"role": "user", "content": ALIKE}]),
     ]
     async with engine(scripted) as up, engine(scripted) as embedder:
-        serve(edge, up.port, embedder.port)
+        began = now()
+        serve(edge, up.port, embedder.port, since=began)
         await asked(edge, turns(FIRST))
         assert [said(await asked(edge, body)) for body in others] == ["miss"] * len(others)
         assert said(await asked(edge, turns(ALIKE), **SECOND)) == "miss", "another project's"
-        serve(edge, up.port, embedder.port, similar=0.99, since=0.0)
+        serve(edge, up.port, embedder.port, similar=0.99, since=began)
         assert said(await asked(edge, turns(ALIKE))) == "miss", "not alike enough for what the project says now"
 
 
@@ -109,6 +110,16 @@ async def test_without_its_model_only_the_same_is_answered(edge: EdgeProcess) ->
         for model in (EMBEDDER, "nowhere", ""):
             serve(edge, up.port, model=model)
             assert [said(await asked(edge, turns(q))) for q in (FIRST, ALIKE, FIRST)] == ["miss", "miss", "hit"]
+
+
+async def test_no_word_leaves_the_cluster_for_it(edge: EdgeProcess) -> None:
+    async with engine(scripted) as up, engine(scripted) as outside:
+        serve(edge, up.port, outside.port)
+        external = snapshot.External(f"http://127.0.0.1:{outside.port}", "embedder")
+        embedding = snapshot.ModelEntry(EMBEDDER, (), "serving", kinds=("embeddings",), external=external)
+        edge.publish(catalog=catalog(**{EMBEDDER: embedding}))
+        assert [said(await asked(edge, turns(q))) for q in (FIRST, ALIKE)] == ["miss", "miss"]
+        assert not outside.calls
 
 
 async def test_it_is_waited_for_two_seconds_at_most(edge: EdgeProcess) -> None:
