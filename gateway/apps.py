@@ -12,7 +12,7 @@ class GatewayConfig(AppConfig):
     def ready(self) -> None:
         from catalog import selectors as catalog
         from gateway import selectors
-        from gateway.control import telling
+        from gateway.control import judging, telling
         from gateway.control.parts import DEPENDS
         from gateway.control.publishing import publish_quietly
         from llmgw.cluster import why
@@ -24,4 +24,4 @@ class GatewayConfig(AppConfig):
             parts = [part for part, depends in DEPENDS.items() if change in depends]
             listen(change, functools.partial(publish_quietly, *parts))
         why.register("request", telling.request, begins="req_")
-        why.register("key", telling.key)
+        why.register("key", judging.key)

@@ -159,7 +159,8 @@ def _why(request: Told) -> list[Reason]:
         names["project"] = request.project
     if not what:
         return []
-    return [Reason(request.code, what.format(**names), command.format(**names) if _full(command, names) else "")]
+    quoted = {name: shlex.quote(value) for name, value in names.items()}
+    return [Reason(request.code, what.format(**names), command.format(**quoted) if _full(command, names) else "")]
 
 
 def _limit(request: Told) -> Reason:
@@ -220,12 +221,22 @@ _CODES = {
         "the model {model} is not among those that the key and the levels above it allow",
         "llmgw why {key} --model {model}",
     ),
+    "residency": (
+        "its project's requests must stay in the cluster, and {model} is served outside it",
+        "llmgw limits show {project}",
+    ),
     "model_not_found": ("there was no model of that name or alias", "llmgw model list"),
     "model_loading": ("no replica of {model} was ready yet", "llmgw why {model}"),
     "model_parked": ("{model} was parked: it runs when it is needed", "llmgw why {model}"),
     "model_stopped": ("{model} had been stopped by somebody", "llmgw model start {model}"),
     "no_capacity": ("there was no room for a replica of {model}", "llmgw explain-placement {model}"),
     "engine_busy": ("every replica of {model} had asked for a pause", "llmgw replica list --model {model}"),
+    "queue_full": ("more requests waited for {model} than may wait", "llmgw why {model}"),
+    "wait_too_long": ("it would have waited for {model} longer than it may", "llmgw why {model}"),
+    "provider_busy": ("the provider of {model} asked for a pause", "llmgw model show {model}"),
+    "no_usable_key": ("none of the keys for the provider of {model} can be used", "llmgw model show {model}"),
+    "context_length_exceeded": ("it does not fit into what {model} can read", "llmgw model show {model}"),
+    "no_vision": ("{model} does not see pictures", "llmgw model show {model}"),
     "engine_unauthorized": ("the engine did not take the gateway's key", "llmgw replica list --model {model}"),
     "ledger_away": ("limits and budgets could not be checked, for Redis did not answer", "llmgw status"),
     "gateway_stopping": ("the gateway was being restarted", "llmgw status"),

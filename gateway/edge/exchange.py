@@ -386,7 +386,7 @@ class Exchange:
             )
             self.sent_at = time.perf_counter()
             if self.keeping is not None:
-                self.keeping.request = body
+                self.keeping.request, self.keeping.model = body, self._known().name
             connection.send(head, body)
             return await relay.relay(self, connection, policies)
         except UpstreamError as e:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from gateway.control import ledger, parts
+from gateway.control.redis import client
 from gateway.models import Usage
 from llmgw.cluster import why
 from llmgw.cluster.errors import Invalid, NotFound
-from tenancy.actions import keys, tree
+from tenancy.actions import keys, limits, tree
 from tenancy.models import Key
 from tests.portal import seed
 
@@ -22,6 +25,11 @@ REQUEST = "req_" + "0" * 26
 @pytest.fixture
 def seeded() -> seed.Seeded:
     return seed.fill()
+
+
+@pytest.fixture
+def browser() -> Client:
+    return Client()
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -66,6 +74,19 @@ def test_a_key_is_judged_as_an_edge_would(seeded: seed.Seeded) -> None:
     assert found["code"] == "model_forbidden"
     assert "the team İstanbul Lab/research does not allow tiny" in found["sentence"]
     assert "the team İstanbul Lab/research allows qwen2.5-72b" in [r["sentence"] for r in found["reasons"]]
+    assert found["command"] == "llmgw limits set 'İstanbul Lab/research' --allow qwen2.5-72b,tiny"
+    limits.change(level=seeded.project, limits={"rpm": 60, "budget": "250"}, terms={}, actor="test")
+    ledger.seed(ledger.budgets(parts.tenancy()))
+    told = [r for r in why.why(key.public_id)["reasons"] if "the project allows" in r["sentence"]]
+    assert re.search(
+        r"60 requests a minute, .*250\.00 a month; [\d.]+ is spent, 249\.\d+ is left until", told[0]["sentence"]
+    )
+    assert told[0]["command"] == "llmgw limits show 'İstanbul Lab/research/assistants'"
+    team.allow = None
+    team.save()
+    (budget,) = (level for level in ledger.budgets(parts.tenancy()) if level.id == seeded.project.public_id)
+    client().hset(ledger._purse(budget), "s", 250_000_000_000)
+    assert why.why(key.public_id, model="tiny")["code"] == "insufficient_quota"
     keys.revoke(key=key, actor="test")
     assert why.why(key.public_id)["code"] == "revoked"
     with pytest.raises(Invalid):
@@ -80,23 +101,23 @@ def test_a_request_is_shown_with_a_sentence_first(capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["why"]["code"] == "answered"
 
 
-def test_the_api(client: Client, seeded: seed.Seeded) -> None:
-    assert client.get("/api/v1/why?of=tiny").status_code in (401, 403)
-    client.force_login(seeded.admin)
-    assert client.get("/api/v1/why?of=tiny").json()["noun"] == "model"
-    assert client.get("/api/v1/why?of=nobody").status_code == 404
-    assert client.get("/api/v1/why").status_code == 422
-    assert client.get(f"/api/v1/why?of={seeded.key.public_id}&model=tiny").json()["code"] == "works"
-    assert client.get(f"/api/v1/requests/{REQUEST}").json()["why"]["noun"] == "request"
+def test_the_api(browser: Client, seeded: seed.Seeded) -> None:
+    assert browser.get("/api/v1/why?of=tiny").status_code in (401, 403)
+    browser.force_login(seeded.admin)
+    assert browser.get("/api/v1/why?of=tiny").json()["noun"] == "model"
+    assert browser.get("/api/v1/why?of=nobody").status_code == 404
+    assert browser.get("/api/v1/why").status_code == 422
+    assert browser.get(f"/api/v1/why?of={seeded.key.public_id}&model=tiny").json()["code"] == "works"
+    assert browser.get(f"/api/v1/requests/{REQUEST}").json()["why"]["noun"] == "request"
 
 
-def test_a_member_asks_of_own_keys_alone(client: Client, seeded: seed.Seeded) -> None:
+def test_a_member_asks_of_own_keys_alone(browser: Client, seeded: seed.Seeded) -> None:
     own = Key.objects.get(person=seeded.member)
-    client.force_login(seeded.member, backend="django.contrib.auth.backends.ModelBackend")
-    assert client.get(f"/why?noun=key&of={own.public_id}&model=tiny").status_code == 200
-    assert client.get(f"/why?noun=key&of={seeded.key.public_id}").status_code == 404
-    assert client.get("/why?of=tiny").status_code == 403
-    assert client.get(f"/why?of={own.public_id}").status_code == 403
+    browser.force_login(seeded.member, backend="django.contrib.auth.backends.ModelBackend")
+    assert browser.get(f"/why?noun=key&of={own.public_id}&model=tiny").status_code == 200
+    assert browser.get(f"/why?noun=key&of={seeded.key.public_id}").status_code == 404
+    assert browser.get("/why?of=tiny").status_code == 403
+    assert browser.get(f"/why?of={own.public_id}").status_code == 403
     other = tree.create_project(team=seeded.project.team, name="other", actor="test")
     Usage.objects.filter(request_id=REQUEST).update(project=other.public_id)
-    assert client.get(f"/why?noun=request&of={REQUEST}").status_code == 403
+    assert browser.get(f"/why?noun=request&of={REQUEST}").status_code == 403
