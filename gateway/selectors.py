@@ -18,10 +18,10 @@ from llmgw.cluster.errors import Invalid, NotFound
 
 LIVE = "llmgw:live:*"
 SHOWN = (
-    "request_id", "at", "endpoint", "model", "asked", "served", "stream", "outcome", "status", "code", "replica",
-    "node", "route", "attempts", "hops", "prompt_tokens", "completion_tokens", "cached_tokens", "estimated", "cost",
-    "cache", "queued_ms", "ttft_ms", "duration_ms", "organisation", "team", "project", "key", "person", "session",
-    "end_user", "tags", "edge",
+    "request_id", "at", "endpoint", "model", "asked", "served", "stream", "outcome", "status", "code", "reason",
+    "replica", "node", "route", "attempts", "hops", "prompt_tokens", "completion_tokens", "cached_tokens",
+    "estimated", "cost", "cache", "queued_ms", "dispatched_ms", "ttft_ms", "duration_ms", "organisation", "team",
+    "project", "key", "person", "session", "end_user", "tags", "edge",
 )  # fmt: skip
 _NEAR = timedelta(seconds=1)
 _LISTED = (

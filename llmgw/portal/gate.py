@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -16,7 +17,7 @@ from llmgw.cluster.errors import Refusal
 from tenancy.access import require_administrator
 from tenancy.models import Person
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 signed_in = login_required
 
@@ -26,7 +27,7 @@ def administrators(view: View) -> View:
 
     @login_required
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         require_administrator(request.user)
         return view(request, *args, **kwargs)
 

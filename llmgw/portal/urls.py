@@ -63,6 +63,7 @@ urlpatterns = [
     path("admin/replicas/<str:replica>/change", replicas.change, name="replicas-change"),
     path("admin/replicas/<str:replica>/log", replicas.log, name="replicas-log"),
     path("admin/requests", requests.requests, name="requests"),
+    path("admin/requests.csv", requests.as_csv, name="requests-csv"),
     path("admin/requests/<str:id>", requests.one, name="requests-one"),
     path("admin/requests/<str:id>/said", said.said, name="requests-said"),
     path("admin/requests/<str:id>/replay", said.replay, name="requests-replay"),

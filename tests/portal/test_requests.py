@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -95,11 +99,79 @@ def test_owners_of_the_project_may_look_and_its_members_not(both: seed.Seeded) -
 
 @pytest.mark.usefixtures("both")
 def test_a_replay_that_cannot_be_is_said_in_the_house(admin: Client, settings: Any) -> None:
-    from dataclasses import replace
-
     settings.MACHINE = replace(settings.MACHINE, port=1)
     answer = admin.post(f"/admin/requests/{REQUEST}/replay", {"model": "tiny"})
     assert answer.status_code == 409
     assert "did not answer" in answer.content.decode()
     assert admin.post(f"/admin/requests/{REQUEST}/replay", {}).status_code == 422
     assert admin.post("/admin/requests/req_none/replay", {"model": "tiny"}).status_code == 404
+
+
+# -- the list
+
+
+def found(client: Client, query: str) -> list[str]:
+    answer = client.get(f"/admin/requests{query}")
+    assert answer.status_code == 200
+    return re.findall(r'<a href="/admin/requests/(req_\d+)"', answer.content.decode())
+
+
+def test_requests_are_found_by_what_the_address_says(admin: Client, seeded: seed.Seeded) -> None:
+    every = found(admin, "")
+    assert len(every) == 60
+    Usage.objects.filter(request_id=OTHER).update(
+        session="s-1", tags={"feature": "search", "env": "prod"}, model="gone", replica="r-other"
+    )
+    for query in (
+        "?session=s-1", "?tag=feature", "?tag=feature%3Dsearch", "?model=gone", "?replica=r-other", f"?q={OTHER}",
+        f"?session=s-1&project={seeded.project.public_id}", f"?session=s-1&key={seeded.key.prefix}",
+        f"?session=s-1&key={seeded.key.public_id}", "?session=s-1&sort=-duration",
+    ):  # fmt: skip
+        assert found(admin, query) == [OTHER], query
+    for query in ("?tag=feature%3Dother", "?model=nobody", "?project=nobody", "?key=nobody", "?session=s", "?status=x"):
+        assert found(admin, query) == [], query
+    refused = found(admin, "?outcome=refused")
+    assert refused
+    assert refused == found(admin, "?status=429")
+    day = timezone.localtime(Usage.objects.get(request_id=every[30]).at).date()
+    assert every[30] in found(admin, f"?from={day}&to={day}")
+    assert len(found(admin, f"?from={day}&to={day}")) <= 3
+    assert set(found(admin, f"?to={day}")) | set(found(admin, f"?from={day}")) == set(every)
+    assert "a moment is written like" in admin.get("/admin/requests?from=yesterday").content.decode()
+
+
+def test_pages_go_on_where_the_last_one_ended(admin: Client) -> None:
+    template = Usage.objects.get(request_id=REQUEST)
+    at = template.at - timedelta(days=60)
+    more = [f"req_1{n:025d}" for n in range(150)]
+    Usage.objects.bulk_create(
+        Usage(request_id=name, at=at, endpoint="chat", model="tiny", asked="tiny", outcome="ok") for name in more
+    )
+    seen, query = [], ""
+    for _ in range(3):
+        seen += found(admin, query)
+        page = admin.get(f"/admin/requests{query}").content.decode()
+        link = re.search(r'href="\?before=(req_\d+)"', page)
+        if link is None:
+            break
+        query = f"?before={link[1]}"
+    assert len(seen) == len(set(seen)) == 210
+    assert seen[60:] == more[::-1]
+    assert "there is no request" in admin.get("/admin/requests?before=req_none").content.decode()
+
+
+def test_as_a_file(admin: Client) -> None:
+    answer = admin.get("/admin/requests.csv?outcome=refused")
+    lines = list(csv.reader(b"".join(answer.streaming_content).decode("utf-8-sig").splitlines()))
+    head, rows = lines[0], lines[1:]
+    assert [row[head.index("request_id")] for row in rows] == found(admin, "?outcome=refused")
+    assert {row[head.index("status")] for row in rows} == {"429"}
+    assert "/api/v1/requests?outcome=refused" in admin.get("/admin/requests?outcome=refused").content.decode()
+    assert admin.get("/api/v1/requests?outcome=refused").status_code == 200
+
+
+def test_live_is_in_the_address(admin: Client) -> None:
+    assert "data-every" not in admin.get("/admin/requests").content.decode()
+    page = admin.get("/admin/requests?model=tiny&live=1").content.decode()
+    assert 'data-fresh data-every="2"' in page
+    assert 'href="?model=tiny"' in page

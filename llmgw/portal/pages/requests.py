@@ -1,22 +1,36 @@
-"""Requests: the latest ones, filtered by the address, and one with all that is known of it."""
+"""Requests: found by what the address says, as a page, live, or as a file; and one with all that is known of it."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
 from catalog import selectors as catalog
-from gateway import selectors
+from gateway import exporting, moments, selectors
 from gateway.actions.kept import require_reader
 from gateway.control import kept
 from gateway.models import Usage
+from llmgw.cluster.errors import Refusal
 from llmgw.cluster.why import why
 from llmgw.portal import listing
 from llmgw.portal.gate import administrators, person, signed_in
 from llmgw.portal.life import life
 from tenancy.models import Key, Person, Project
 
-FILTERS = ("model", "outcome", "replica", "project", "key", "person")
+NAMED = ("model", "outcome", "project", "key", "person", "replica", "session", "tag")
+"""What rows are found by; beside it `status`, `from`, `to`, and `q`, the beginning of an id."""
+WINDOW = 5000
+"""Other orders than by time are of the newest so many: nothing else could be done quickly over all there are."""
+MOST_EXPORTED = 200_000
+MOST_PROJECTS = 500
 COLUMNS = {
     "at": "-at",
     "model": "model",
@@ -24,30 +38,59 @@ COLUMNS = {
     "status": "-status",
     "prompt": "-prompt_tokens",
     "answer": "-completion_tokens",
+    "cost": "-cost",
     "first": "-ttft_ms",
     "duration": "-duration_ms",
     "replica": "replica",
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`rows` the newest first. `problem`: what of the address makes no sense; then no row is shown."""
+
+    rows: QuerySet[Usage]
+    chosen: dict[str, str]
+    problem: str = ""
+
+
 @administrators
 def requests(request: HttpRequest) -> HttpResponse:
-    rows = Usage.objects.all()
-    chosen = {name: request.GET[name] for name in FILTERS if request.GET.get(name)}
-    if chosen:
-        rows = rows.filter(**chosen)
-    query = request.GET.get("q", "").strip()
-    if query:
-        rows = rows.filter(request_id__startswith=query)
+    asked = _asked(request)
     order = listing.sorting(request, COLUMNS)
-    context = {
-        "page": listing.page(request, listing.ordered_rows(rows, order)),
+    context: dict[str, Any] = {
+        "asked": asked,
+        "chosen": asked.chosen,
         "sorting": order,
-        "chosen": chosen,
+        "window": WINDOW,
+        "live": request.GET.get("live") == "1",
         "outcomes": Usage.Outcome.choices,
-        "models": Usage.objects.order_by("model").values_list("model", flat=True).distinct()[:200],
+        "models": [entry.name for entry in catalog.entries()],
+        "projects": [(p.public_id, p.path) for p in _projects()],
+        "filters": _query(request, "sort", "page", "before", "live"),
     }
+    if order.name:
+        page = listing.page(request, listing.ordered_rows(_window(asked.rows), order))
+        context |= {"page": page, "requests": page.object_list}
+    else:
+        found = list(asked.rows[: listing.PER_PAGE + 1])
+        more = len(found) > listing.PER_PAGE
+        found = found[: listing.PER_PAGE]
+        context |= {"requests": found, "older": found[-1].request_id if more else "", "paged": "before" in request.GET}
+    names = dict(context["projects"])
+    for row in context["requests"]:
+        row.project_path = names.get(row.project, row.project)
     return render(request, "portal/requests/list.html", context)
+
+
+@administrators
+def as_csv(request: HttpRequest) -> HttpResponseBase:
+    """All of what the address finds, the newest first, as a file: written as it is read."""
+    rows = exporting.csv_rows(_asked(request).rows[:MOST_EXPORTED])
+    answer = StreamingHttpResponse(_lines(rows), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="requests.csv"'
+    answer["Cache-Control"] = "private, no-store"
+    return answer
 
 
 @signed_in
@@ -70,6 +113,67 @@ def one(request: HttpRequest, id: str) -> HttpResponse:
         "models": [entry.name for entry in catalog.entries()] if kept_for else [],
     }
     return render(request, "portal/requests/one.html", context)
+
+
+def _asked(request: HttpRequest) -> Asked:
+    get = request.GET.get
+    text = {name: get(name, "").strip().replace("\0", "") for name in (*NAMED, "status", "from", "to", "q")}
+    chosen = {name: value for name, value in text.items() if value}
+    given: dict[str, Any] = {name: chosen[name] for name in NAMED if name in chosen}
+    if "key" in given:
+        given["key"] = _key(given["key"])
+    try:
+        if "status" in chosen:
+            given["status"] = int(chosen["status"]) if chosen["status"].isdecimal() else -1
+        if "from" in chosen:
+            given["since"] = moments.read(chosen["from"])
+        if "to" in chosen:
+            given["until"] = moments.read(chosen["to"], end=True)
+        rows = selectors.requests(**given, before=get("before") or None)
+    except Refusal as e:
+        return Asked(Usage.objects.none(), chosen, e.reason.sentence)
+    if "q" in chosen:  # a stretch of ids, which an index has in order
+        rows = rows.filter(request_id__gte=chosen["q"], request_id__lt=chosen["q"] + "~")
+    return Asked(rows, chosen)
+
+
+def _key(text: str) -> str:
+    """By id, or by what is shown of a key."""
+    found = Key.objects.filter(prefix=text).values_list("public_id", flat=True).first()
+    return found or text
+
+
+def _window(rows: QuerySet[Usage]) -> QuerySet[Usage]:
+    """The newest of them, found by when the last of these was."""
+    last = rows.values_list("at", flat=True)[WINDOW - 1 : WINDOW].first()
+    return rows if last is None else rows.filter(at__gte=last)
+
+
+def _projects() -> QuerySet[Project]:
+    return Project.objects.select_related("team__organisation").order_by(
+        "team__organisation__name", "team__name", "name"
+    )[:MOST_PROJECTS]
+
+
+def _query(request: HttpRequest, *without: str) -> str:
+    query = request.GET.copy()
+    for name in without:
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def _lines(rows: Iterator[list[Any]]) -> Iterator[str]:
+    """With a byte order mark: without one, some programs read it as Latin-1."""
+    out = io.StringIO("\ufeff")
+    out.seek(1)
+    writer = csv.writer(out)
+    for n, row in enumerate(rows):
+        writer.writerow(row)
+        if n % 500 == 0:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
 
 
 def _share(part: int | None, whole: int | None) -> float | None:

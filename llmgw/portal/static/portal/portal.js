@@ -205,6 +205,24 @@
 
   addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; }); // back from the next page
 
+  let asking = false;
+  async function refresh() { // this page's own part is asked for again
+    const part = document.querySelector("[data-fresh]");
+    if (!part || asking) return;
+    asking = true;
+    const fresh = await page(location.href).catch(() => null);
+    asking = false;
+    const found = fresh?.querySelector("[data-fresh]");
+    if (!found) return;
+    times(found);
+    const held = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    part.replaceWith(document.adoptNode(found));
+    if (held) found.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
+  }
+
+  const every = Number(document.querySelector("[data-every]")?.dataset.every);
+  if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
+
   // Live parts: the server sends HTML that its own templates made, by the id of the part that it replaces.
   const live = document.querySelector("[data-live]");
   if (live) {
@@ -233,20 +251,6 @@
       part.replaceChildren(...fresh.childNodes);
       if (left) { const again = part.querySelector(".table"); if (again) again.scrollLeft = left; }
       if (held?.getAttribute("href")) part.querySelector(`a[href="${CSS.escape(held.getAttribute("href"))}"]`)?.focus({ preventScroll: true });
-    }
-    let asking = false;
-    async function refresh() { // something moved: this page's own part is asked for again
-      const part = document.querySelector("[data-fresh]");
-      if (!part || asking) return;
-      asking = true;
-      const fresh = await page(location.href).catch(() => null);
-      asking = false;
-      const found = fresh?.querySelector("[data-fresh]");
-      if (!found) return;
-      times(found);
-      const held = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-      part.replaceWith(document.adoptNode(found));
-      if (held) found.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
     }
     listen();
     addEventListener("pagehide", () => source.close());
