@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Intent(msgspec.Struct, frozen=True):
+class Intent(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     at: float
     """Unix seconds."""
@@ -35,7 +35,7 @@ class Intent(msgspec.Struct, frozen=True):
     """From `metadata` and `x-llmgw-tags`."""
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     outcome: str
     """ok | client_left | engine_failed | refused | timed_out."""
