@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core import sse
+from gateway.core import sse, usage
 from gateway.core.errors import scrub
 
 DONE = b"[DONE]"
@@ -49,6 +49,16 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class _Ending(msgspec.Struct):
+    finish_reason: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Ending] | None = None
+    usage: usage.Counts | None = None
+    error: Any = None
+
+
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: dict[str, Any] | None = None
@@ -57,6 +67,8 @@ class _Chunk(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Chunk)
 _any = msgspec.json.Decoder(msgspec.Raw)
+_answer = msgspec.json.Decoder(_Answer)
+_GOOD = frozenset(ending.decode() for ending in GOOD_ENDINGS) | {None}
 
 
 def is_object(data: bytes) -> bool:
@@ -68,6 +80,20 @@ def is_object(data: bytes) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return True
+
+
+def usual_answer(body: bytes) -> usage.Usage | None:
+    """The counts of a whole answer as nearly all are: no error, good endings, both counts. None: look closer."""
+    try:
+        found = _answer.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if found.error is not None or found.usage is None or found.usage.completion_tokens is None:
+        return None
+    for choice in found.choices or ():
+        if choice.finish_reason not in _GOOD:
+            return None
+    return usage.usual(found.usage)
 
 
 def look(event: sse.Event) -> Look:

@@ -10,8 +10,6 @@ import msgspec
 MARK = b'"usage"'
 _BRACE = re.compile(rb"[{}]")
 _BYTES_A_TOKEN = 4
-_SHORT_BYTES = 8192
-"""Up to here a typed parse is quicker than a search."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -35,14 +33,7 @@ def of(counts: Any) -> Usage | None:
 
 
 def find(body: bytes) -> Usage | None:
-    """In a whole JSON answer, without parsing the rest of a long one."""
-    if len(body) <= _SHORT_BYTES:
-        try:
-            counts = _answer.decode(body).usage
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            counts = None
-        if counts is not None and (known := _usual(counts)) is not None:
-            return known
+    """In a whole JSON answer, without parsing the rest of it."""
     at = body.rfind(MARK)
     while at >= 0:
         start = body.find(b"{", at, at + 16)
@@ -103,18 +94,15 @@ class _Details(msgspec.Struct):
     cached_tokens: int | None = None
 
 
-class _Counts(msgspec.Struct):
+class Counts(msgspec.Struct):
+    """The usual shape of a `usage` field."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
 
 
-class _Answer(msgspec.Struct):
-    usage: _Counts | None = None
-
-
-_counts = msgspec.json.Decoder(_Counts)
-_answer = msgspec.json.Decoder(_Answer)
+_counts = msgspec.json.Decoder(Counts)
 
 
 def _decode(data: bytes) -> Usage | None:
@@ -123,10 +111,11 @@ def _decode(data: bytes) -> Usage | None:
         found = _counts.decode(data)
     except (msgspec.MsgspecError, ValueError):
         return _odd(data)
-    return _usual(found)
+    return usual(found)
 
 
-def _usual(found: _Counts) -> Usage | None:
+def usual(found: Counts) -> Usage | None:
+    """From counts in their usual shape; None where they count nothing."""
     prompt, completion, details = found.prompt_tokens, found.completion_tokens, found.prompt_tokens_details
     if prompt is None and completion is None:
         return None

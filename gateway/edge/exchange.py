@@ -40,6 +40,41 @@ _CODES = {"loading": "model_loading", "parked": "model_parked", "stopped": "mode
 class Exchange:
     """Everything about one request; `run` never raises but for cancellation."""
 
+    __slots__ = (
+        "asked_model",
+        "at",
+        "attempts",
+        "began",
+        "capture",
+        "client",
+        "edge",
+        "endpoint",
+        "entry",
+        "headers",
+        "hold",
+        "hops",
+        "id",
+        "instead",
+        "intended",
+        "keeping",
+        "led_on",
+        "look",
+        "loop",
+        "place",
+        "raw",
+        "reason",
+        "replica",
+        "request",
+        "route",
+        "sent_at",
+        "settled",
+        "tags",
+        "tally",
+        "ticket",
+        "trace",
+        "who",
+    )
+
     def __init__(self, edge: Edge, client: Client, endpoint: str) -> None:
         self.edge, self.client, self.endpoint = edge, client, endpoint
         self.loop = edge.loop

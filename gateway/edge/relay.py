@@ -50,21 +50,26 @@ async def _whole(exchange: Exchange, waits: Waits, inflate: Callable[[bytes], by
     body = await _all(waits, inflate, MOST_WHOLE_BYTES)
     if isinstance(body, Failure):
         return body
-    if _ERROR.match(body):
+    counts = chunk.usual_answer(body) if len(body) <= READ_THROUGH_BYTES else None
+    if counts is None and _ERROR.match(body):
         return reported(chunk.look(sse.Event(body)).error or chunk.error_of(None, body))
     connection, client, tally = waits.connection, exchange.client, exchange.tally
     kind = connection.header(b"content-type") or b"application/json"
     assert exchange.request is not None
     if exchange.request.stream:
         return Failure(Kind.BAD_ANSWER, "the engine answered a streamed request in one piece")
-    if kind.startswith(b"text/event-stream") or not _is_answer(body, connection.framed):
+    if kind.startswith(b"text/event-stream"):
         return GARBAGE
-    if b"finish_reason" in body:
-        try:
-            body = chunk.mend_endings(body)
-        except chunk.BadEnding as e:
-            return gave_up(e)
-    tally.usage = usage.find(body)
+    if counts is None:
+        if not _is_answer(body, connection.framed):
+            return GARBAGE
+        if b"finish_reason" in body:
+            try:
+                body = chunk.mend_endings(body)
+            except chunk.BadEnding as e:
+                return gave_up(e)
+        counts = usage.find(body)
+    tally.usage = counts
     if tally.usage is None or tally.usage.completion is None:
         tally.text_tokens = usage.estimate_answer(body)
     tally.content_sent = tally.finished = True
