@@ -22,6 +22,12 @@ from tenancy.models import Key, Level, Person, Project
 
 _STOPPED = "it is stopped; an administrator can start it"
 
+_KEY = (
+    *("hash", "public_id", "name", "project_id", "expires_at", "allow", "limits", "band"),
+    *("person__public_id", "person__is_active"),
+)
+"""There may be many keys, and this is read every two seconds: what is not published stays in the store."""
+
 
 def tenancy(now: float | None = None) -> snapshot.Tenancy:
     """Live inference keys by hash, projects with what their levels leave, active people: four queries. It depends on
@@ -29,15 +35,15 @@ def tenancy(now: float | None = None) -> snapshot.Tenancy:
     settings = cluster_settings.in_force()
     clock = Clock(time.time() if now is None else now, cluster_settings.time_zone(settings))
     rows = list(Project.objects.select_related("team__organisation").order_by("public_id"))
-    keys = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("project", "person")
-    scopes = {row.pk: _scope(row, clock) for row in rows}
+    keys = Key.objects.filter(revoked_at=None, scope=Key.Scope.INFERENCE).select_related("person").only(*_KEY)
+    scopes = {row.pk: (_scope(row, clock), row.time_zone) for row in rows}
     return snapshot.Tenancy(
         keys={
-            key.hash: _key(key, scopes[key.project_id], settings.limits, clock)
+            key.hash: _key(key, *scopes[key.project_id], settings.limits, clock)
             for key in keys.order_by("hash")
             if (key.person is None or key.person.is_active) and key.project_id in scopes
         },
-        projects={row.public_id: scopes[row.pk] for row in rows},
+        projects={row.public_id: scopes[row.pk][0] for row in rows},
         people=frozenset(Person.objects.filter(is_active=True).values_list("public_id", flat=True)),
         chat_limits=_chat_limits(settings.limits),
     )
@@ -95,7 +101,7 @@ def _reuse(row: Project) -> snapshot.Reuse:
     return snapshot.Reuse(**(row.reuse or {}), since=since)
 
 
-def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: Clock) -> snapshot.KeyEntry:
+def _key(row: Key, scope: snapshot.Scope, zone: str, defaults: LimitSettings, clock: Clock) -> snapshot.KeyEntry:
     return snapshot.KeyEntry(
         id=row.public_id,
         name=row.name,
@@ -103,7 +109,7 @@ def _key(row: Key, scope: snapshot.Scope, defaults: LimitSettings, clock: Clock)
         person=row.person.public_id if row.person is not None else None,
         expires_at=row.expires_at.timestamp() if row.expires_at is not None else None,
         allow=narrow_allow(row.allow),
-        limits=_key_limits(row, (level.limits for level in scope.limits), defaults, clock),
+        limits=_key_limits(row, (level.limits for level in scope.limits), zone, defaults, clock),
         band=row.band,
     )
 
@@ -120,13 +126,16 @@ def bounds(holders: Iterable[Level | Key], now: float | None = None) -> dict[str
 def _bound(holder: Level | Key, defaults: LimitSettings, clock: Clock) -> snapshot.LevelLimits | None:
     if isinstance(holder, Key):
         tree = allowances.levels(holder.project)
-        return _key_limits(holder, (from_stored(level.limits) for level in tree), defaults, clock)
+        said = (from_stored(level.limits) for level in tree)
+        return _key_limits(holder, said, holder.project.time_zone, defaults, clock)
     return _level(allowances.kind(holder), holder, clock, holder.time_zone if isinstance(holder, Project) else "")
 
 
-def _key_limits(row: Key, tree: Iterable[Limits], defaults: LimitSettings, clock: Clock) -> snapshot.LevelLimits | None:
+def _key_limits(
+    row: Key, tree: Iterable[Limits], zone: str, defaults: LimitSettings, clock: Clock
+) -> snapshot.LevelLimits | None:
     limits = with_defaults(from_stored(row.limits), defaults.default_rpm, defaults.default_tpm, tree)
-    return _said("key", row.public_id, limits, clock, row.project.time_zone)
+    return _said("key", row.public_id, limits, clock, zone)
 
 
 def _level(kind: str, row: Level, clock: Clock, zone: str = "") -> snapshot.LevelLimits | None:
