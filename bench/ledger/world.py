@@ -215,8 +215,11 @@ async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, draw: random.Random, least_s: float, most_s: float
 ) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-    asked = json.loads(await reader.readexactly(length))
+    lengths = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    if not lengths:  # a question about something else
+        writer.write(b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n")
+        return
+    asked = json.loads(await reader.readexactly(lengths[0]))
     await asyncio.sleep(draw.uniform(least_s, most_s))
     prompt, completion = PROMPT_TOKENS - draw.randrange(8), draw.randint(1, asked["max_tokens"])
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
