@@ -126,7 +126,7 @@ class Till:
             _, level, limit, wait_ms, used, held = result
             why = refusals.refusal(bound.levels[level - 1], Limit(limit), wait_ms, used, held, choices[0][1])
             raise self._refused(why, bound)
-        return self._held(id, bound, *choices[which], prices, began, packed[which], result, which > 0)
+        return self._held(id, bound, *choices[which], prices, began, packed[which], result, which > 0, policies)
 
     def settle(
         self, hold: Hold, request: Request | None, counts: Usage, charged: bool, entry: ModelEntry
@@ -223,9 +223,12 @@ class Till:
         packed: bytes,
         result: Result,
         fallback: bool,
+        policies: Policies,
     ) -> Hold:
         if result:
-            self._away = None
+            # Not at once: a Redis that comes and goes must not give a fresh allowance each time.
+            if self._away is not None and time.monotonic() - self._away.since > policies.window_s:
+                self._away = None
             if bound.budgets:
                 self._remember(bound, result)
             headers = left.headers(result)
