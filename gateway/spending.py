@@ -169,6 +169,7 @@ def _source(which: Which, per_request: bool) -> tuple[QuerySet[Any], dict[str, A
         return hours.order_by(), {f"s_{name}": Sum(name, default=0) for name in SUMS}
     found = single(which)
     worked_on = ~Q(outcome=Usage.Outcome.REFUSED)
+    again = Q(cache__in=HITS)
     no_count = Q(prompt_tokens=None) | Q(completion_tokens=None) & ~Q(endpoint="embeddings")
     return found.order_by(), {
         "s_requests": Count("pk"),
@@ -176,10 +177,13 @@ def _source(which: Which, per_request: bool) -> tuple[QuerySet[Any], dict[str, A
         "s_refused": Count("pk", filter=~worked_on),
         "s_uncounted": Count("pk", filter=worked_on & no_count),
         "s_estimated": Count("pk", filter=Q(estimated=True)),
-        "s_hits": Count("pk", filter=Q(cache__in=HITS)),
+        "s_hits": Count("pk", filter=again),
         "s_prompt_tokens": Sum("prompt_tokens", default=0),
         "s_completion_tokens": Sum("completion_tokens", default=0),
         "s_cached_tokens": Sum("cached_tokens", default=0),
+        "s_reused_tokens": Sum("saved_tokens", filter=again, default=0),
+        "s_saved_answers": Sum("saved", filter=again, default=0),
+        "s_saved_prefixes": Sum("saved", filter=~again, default=0),
         "s_cost": Sum("cost", default=0),
         "s_unpriced": Count("pk", filter=worked_on & Q(cost=None)),
     }

@@ -58,6 +58,8 @@ def mixed(count: int, begin: datetime = BEGIN, minutes: int = 60 * 40, seed: int
                 completion_tokens=chance.choice([chance.randrange(900), None]) if counted else None,
                 cached_tokens=chance.choice([None, 3]),
                 cost=chance.choice([None, 0, chance.randrange(10**10)]),
+                saved=chance.choice([None, 7, 10**6]),
+                saved_tokens=chance.choice([None, 11]),
                 estimated=chance.random() < 0.1,
                 cache=chance.choice(["", "", "hit", "similar", "miss"]),
                 session=chance.choice(["", "s1", "s2"]),
