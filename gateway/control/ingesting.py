@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.db import DataError, connection, transaction
-from django.db.models import Q
+from django.db import DataError, transaction
 from django.utils import timezone
 
-from gateway.control import partitions, retention, rollups
+from gateway.control import bulk, partitions, retention, rollups
 from gateway.control.journal import Journal, journals, only_shipper
 from gateway.core.record import Intent, Settlement
 from gateway.models import Usage
@@ -69,19 +68,9 @@ def keep(rows: list[Usage]) -> None:
 
 def _insert(rows: list[Usage]) -> list[Usage]:
     """Those that were not there."""
-    fields = Usage._meta.concrete_fields
-    columns = ", ".join(f'"{field.column}"' for field in fields)
-    one = f"({', '.join(['%s'] * len(fields))})"
-    new: set[str] = set()
-    with connection.cursor() as cursor:
-        for i in range(0, len(rows), _BATCH):
-            batch = rows[i : i + _BATCH]
-            cursor.execute(
-                f"INSERT INTO {Usage._meta.db_table} ({columns}) VALUES {', '.join([one] * len(batch))} "  # noqa: S608
-                "ON CONFLICT DO NOTHING RETURNING request_id",
-                [f.get_db_prep_save(getattr(row, f.attname), connection) for row in batch for f in fields],
-            )
-            new.update(request_id for (request_id,) in cursor.fetchall())
+    names = [field.attname for field in Usage._meta.concrete_fields]
+    values = [[getattr(row, name) for name in names] for row in rows]
+    new = {i for (i,) in bulk.insert(Usage._meta.db_table, names, values, "DO NOTHING RETURNING request_id")}
     return [row for row in rows if row.request_id in new]
 
 
@@ -135,10 +124,16 @@ def _text(value: str, most: int) -> str:
 
 
 def _touch_keys(rows: Iterable[Usage]) -> None:
-    """When each key was last used: one statement a key that was, and only forwards."""
+    """When each key was last used, only forwards: taken in one order, written in one statement."""
     last: dict[str, datetime] = {}
     for row in rows:
         if row.key and (row.key not in last or last[row.key] < row.at):
             last[row.key] = row.at
-    for key, at in sorted(last.items()):
-        Key.objects.filter(Q(last_used_at=None) | Q(last_used_at__lt=at), public_id=key).update(last_used_at=at)
+    held = Key.objects.filter(public_id__in=last).order_by("public_id").select_for_update(no_key=True)
+    moved = []
+    for key in held.only("public_id", "last_used_at"):
+        at = last[key.public_id]
+        if key.last_used_at is None or key.last_used_at < at:
+            key.last_used_at = at
+            moved.append(key)
+    Key.objects.bulk_update(moved, ["last_used_at"], batch_size=_BATCH)

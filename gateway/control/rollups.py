@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
+from gateway.control import bulk
 from gateway.models import Usage, UsageHour
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.zones import zone
@@ -28,7 +29,6 @@ SUMS = (
 )  # fmt: skip
 FAILED = (Usage.Outcome.ENGINE_FAILED, Usage.Outcome.TIMED_OUT, Usage.Outcome.UNKNOWN)
 HITS = ("hit", "similar")
-_BATCH = 500
 _TABLE = UsageHour._meta.db_table
 
 # The same as `_figures`, as the store sums it up.
@@ -114,19 +114,10 @@ def _figures(row: Usage) -> tuple[int, ...]:
 
 def add(sums: Sequence[Sums]) -> None:
     """In the caller's transaction. `sums` come sorted, each identity once."""
-    columns = ", ".join(f'"{name}"' for name in (*NAMES, *SUMS))
-    one = f"({', '.join(['%s'] * len((*NAMES, *SUMS)))})"
     added = ", ".join(f'"{name}" = {_TABLE}."{name}" + excluded."{name}"' for name in SUMS)
     names = ", ".join(f'"{name}"' for name in NAMES)
-    with connection.cursor() as cursor:
-        for i in range(0, len(sums), _BATCH):
-            batch = sums[i : i + _BATCH]
-            values = [v for s in batch for v in (instant(s.identity[0]), *s.identity[1:], *map(int, s.figures))]
-            cursor.execute(
-                f"INSERT INTO {_TABLE} ({columns}) VALUES {', '.join([one] * len(batch))} "  # noqa: S608 - names of ours
-                f"ON CONFLICT ({names}) DO UPDATE SET {added}",
-                values,
-            )
+    rows = [(*s.identity, *map(int, s.figures)) for s in sums]
+    bulk.insert(_TABLE, (*NAMES, *SUMS), rows, f"({names}) DO UPDATE SET {added}")
 
 
 def rebuild(first: datetime, until: datetime) -> int:
