@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.utils import timezone
 
+from gateway.core import kept
 from gateway.core.lint import prompt
 from gateway.core.lint.judge import ADVICE, Finding, Judgement, judge
+from gateway.models import KeptRequest, Usage
+from llmgw.cluster.models import AuditEntry
+from tenancy.models import Organisation, Project, Team
 
 RULES = "You are a helper of a library. Answer shortly and kindly, and name the shelf. " * 4
 TOOLS = [
@@ -148,36 +155,49 @@ def test_embeddings_have_no_prefix() -> None:
     assert judged([{"model": "m", "input": "x"}]).requests == 0
 
 
-ROOT = Path(__file__).resolve().parents[3]
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def lint(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = 0
+        try:
+            call_command("cache", "lint", *arguments)
+        except SystemExit as e:
+            code = int(e.code or 0)
+        return code, *capsys.readouterr()
 
-
-def lint(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "manage.py", "cache", "lint", *arguments],
-        cwd=ROOT,
-        input=stdin,
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "requests.jsonl"
     before, after = PAIRS["timestamp"]
     lines = [{"session": "s", "body": before}, {"session": "s", "id": "second", "body": after}]
     file.write_text("\n".join(json.dumps(line) for line in lines))
-    done = lint(str(file), "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["findings"][0]["code"], found["findings"][0]["request"]) == (
-        1,
-        "timestamp",
-        "second",
-    )
-    told = lint("-", stdin=file.read_text())
-    assert told.returncode == 1
-    assert "tell the time in the last user message" in told.stdout
-    assert lint("-", stdin=json.dumps(before | {"messages": before["messages"][1:]})).returncode == 0
-    assert lint("-", stdin="{").returncode == 2
-    assert "not JSON" in lint("-", stdin="{").stderr
-    assert lint(str(tmp_path / "none")).returncode == 2
-    assert lint().returncode == 2
+    code, out, _ = lint(str(file), "--json")
+    [finding] = json.loads(out)["findings"]
+    assert (code, finding["code"], finding["request"]) == (1, "timestamp", "second")
+    code, out, _ = lint("-", stdin=file.read_text())
+    assert code == 1
+    assert "tell the time in the last user message" in out
+    assert lint("-", stdin=json.dumps(before | {"messages": before["messages"][1:]}))[0] == 0
+    code, _, told = lint("-", stdin="{")
+    assert (code, "not JSON" in told) == (2, True)
+    assert lint(str(tmp_path / "none"))[0] == 2
+    assert lint()[0] == 2
+
+
+@pytest.mark.django_db
+def test_a_projects_kept_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    team = Team.objects.create(name="ml", organisation=Organisation.objects.create(name="acme"))
+    project = Project.objects.create(name="train", team=team)
+    with pytest.raises(SystemExit):
+        call_command("cache", "lint", "--project", project.path)
+    assert "llmgw keep set acme/ml/train" in capsys.readouterr().err
+    for i, sent in enumerate(PAIRS["uuid"]):
+        data, at = json.dumps(sent).encode(), timezone.now() + timedelta(seconds=i)
+        Usage.objects.create(request_id=f"req_{i}", at=at, endpoint="chat", model="m", outcome="ok", session="s")
+        KeptRequest.objects.create(
+            request_id=f"req_{i}", at=at, project=project.public_id, endpoint="chat", model="m", stream=False,
+            request=kept.packed(data), answer=kept.packed(b"{}"), request_bytes=len(data), answer_bytes=2,
+        )  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        call_command("cache", "lint", "--project", project.path, "--json")
+    [finding] = json.loads(capsys.readouterr().out)["findings"]
+    assert (ended.value.code, finding["code"], finding["before"], finding["request"]) == (1, "uuid", "req_0", "req_1")
+    assert AuditEntry.objects.get(action="kept.lint").subject == project.path
