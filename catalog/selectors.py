@@ -169,11 +169,16 @@ def row(found: Entry, serving: Serving | None = None, outside: tuple[OutsideKey,
 def detail(found: Entry) -> dict[str, Any]:
     """A row with the definition in the shape that people write."""
     return {
-        **row(found, _asked.serving().get(found.name), _outside([found]).get(found.name, ())),
+        **row(found, _asked.serving().get(found.name), outside_keys(found)),
         "problems": [p.sentence for p in found.problems],
         "definition": _written(found),
         "price": price(found),
     }
+
+
+def outside_keys(found: Entry) -> tuple[OutsideKey, ...]:
+    """How the keys of an external model stand; empty where no edge has told."""
+    return _outside([found]).get(found.name, ())
 
 
 def price(found: Entry) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class Usage(models.Model):
     code = models.CharField(max_length=60, blank=True)
     reason = models.CharField(max_length=300, blank=True)
     """The refusal's sentence, where the gateway itself refused."""
-    replica = models.CharField(max_length=20, blank=True)
+    replica = models.CharField(max_length=140, blank=True)
+    """`r-…`, or `external:MODEL#NUMBER`."""
     node = models.CharField(max_length=120, blank=True)
     route = models.CharField(max_length=300, blank=True)
     attempts = models.PositiveSmallIntegerField(default=1)

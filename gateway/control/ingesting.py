@@ -79,7 +79,7 @@ def _row(intent: Intent, settlement: Settlement) -> Usage:
     row.outcome = settlement.outcome
     row.status = settlement.status
     row.code, row.reason = _text(settlement.code, 60), _text(settlement.reason, 300)
-    row.replica, row.node = _text(settlement.replica, 20), _text(settlement.node, 120)
+    row.replica, row.node = _text(settlement.replica, 140), _text(settlement.node, 120)
     row.route, row.attempts = _text(settlement.route, 300), settlement.attempts
     row.served, row.hops = _text(settlement.served, 120), [_text(hop, 300) for hop in settlement.hops]
     row.prompt_tokens, row.completion_tokens = settlement.prompt_tokens, settlement.completion_tokens

@@ -62,6 +62,7 @@ STATES = {
     "timed_out": ("bad", '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 2"/>'),
     "lost": ("bad", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
     "no_capacity": ("bad", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
+    "no usable key": ("bad", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
     "away": ("bad", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
     "refused": ("bad", '<circle cx="8" cy="8" r="5"/><path d="M4.5 11.5l7-7"/>'),
     "revoked": ("idle", '<path d="M4 4l8 8M12 4l-8 8"/>'),

@@ -31,6 +31,7 @@ STATES: dict[str, str | Promise] = {
     "expired": _("expired"),
     "active": _("active"),
     "stopped": _("stopped"),
+    "no usable key": _("no usable key"),
     "client_left": _("the client left"),
     "chosen": _("chosen"),
     "fits": _("fits"),

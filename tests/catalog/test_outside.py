@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from django.core.management import call_command
+from django.test import Client
 
 from catalog import selectors
 from catalog.actions import models
@@ -137,3 +138,36 @@ def test_it_is_published_with_its_files_and_nothing_is_placed(tiny: dict[str, An
     assert set(fleet.model_states()) == {"tiny"}
     with pytest.raises(Conflict, match="served outside the cluster"):
         fleet.explain_placement("cloud-mini")
+
+
+@pytest.mark.django_db
+def test_commands_and_pages_say_that_prompts_leave(
+    tiny: dict[str, Any], capsys: pytest.CaptureFixture[str], admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> dict[str, tuple[selectors.OutsideKey, ...]]:
+        sentence = "key 1 was refused by its provider (401)"
+        refused = selectors.OutsideKey("external:cloud-mini#1", "external_key_refused", sentence, 1.8e9, False)
+        return {"cloud-mini": (refused, selectors.OutsideKey("external:cloud-mini#2"))}
+
+    models.add_all(raws=[{**tiny, "fallbacks": ["cloud-mini"]}, yaml.safe_load(ONE)], actor="a")
+    monkeypatch.setattr(selectors._asked, "outside", told)
+    call_command("model", "list")
+    shown = capsys.readouterr().out
+    assert "external" in shown
+    assert "cloud-mini: key 1 was refused by its provider (401)" in shown
+    call_command("model", "show", "cloud-mini")
+    shown = capsys.readouterr().out
+    assert "external: its prompts leave the cluster" in shown
+    assert "# external:cloud-mini#1: key 1 was refused by its provider (401) since 2027-01-15 08:00 UTC" in shown
+    assert yaml.safe_load(shown)["external"]["url"] == "https://api.example.com"
+    listed = admin_client.get("/admin/models").content.decode()
+    assert "external" in listed
+    assert "key 1 was refused" in listed
+    page = admin_client.get("/admin/models/cloud-mini").content.decode()
+    assert "Its prompts leave the cluster" in page
+    assert "external:cloud-mini#2" in page
+    assert "no usable key" not in page
+    assert "cloud-mini" in admin_client.get("/admin/models/tiny").content.decode()
+    monkeypatch.setattr(selectors._asked, "outside", lambda: {"cloud-mini": told()["cloud-mini"][:1]})
+    assert "no usable key" in admin_client.get("/admin/models").content.decode()
+    assert admin_client.get("/api/v1/models/cloud-mini").json()["keys"][0]["code"] == "external_key_refused"

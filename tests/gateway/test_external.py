@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import openai
 import pytest
 
 from gateway.core import snapshot
+from llmgw import secrets
 from tests.agent.pki import Authority
-from tests.gateway.conftest import _edge_process, _end
-from tests.gateway.edges import KEY, MODEL, EdgeProcess, chat, content, scope
+from tests.gateway.conftest import Launch, _edge_process, _end
+from tests.gateway.edges import KEY, MODEL, EdgeProcess, chat, content, endpoint, scope
 from tests.gateway.providers import NAME, SECRET, THEIRS, Keys, external, own, serve, server_tls, wait_for_standing
+from tests.gateway.test_real_engine import free_port
 from tests.gateway.upstreams import DONE, Call, answer, delta, engine, finish, usage
 
 CHAT = "/v1/chat/completions"
@@ -246,8 +249,6 @@ async def test_tls_with_a_kept_connection_and_a_certificate_that_must_fit(
 async def test_an_own_engine_of_the_same_name_is_not_asked_any_more(
     edge: EdgeProcess, http: httpx.AsyncClient, keys: Keys
 ) -> None:
-    from tests.gateway.edges import endpoint
-
     async with engine(good) as inside, engine(good) as there:
         left = endpoint(inside.port, model=NAME, draining=True)
         serve(edge, external(f"http://127.0.0.1:{there.port}", keys.write(1, "k")), endpoints=(left,))
@@ -348,3 +349,72 @@ def test_ssl_is_what_verifies() -> None:
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.slow
+async def test_a_gateway_behind_tls_is_a_provider(
+    edge: EdgeProcess, keys: Keys, authority: Authority, own_edge: EdgeProcess, launch: Launch
+) -> None:
+    """A second edge with a real llama.cpp, behind TLS of an own authority: whole, streamed, embeddings."""
+    replica, port = "r-00000000ab", free_port()
+    launch(
+        port, replica, secrets.read_or_make(own_edge.home / "secrets", "engine"), "--embeddings", "--pooling", "mean"
+    )
+    own_edge.start()
+    own_edge.serve(endpoint(port, replica, THEIRS))
+    there = snapshot.ModelEntry(THEIRS, (), "serving", kinds=("chat", "completions", "embeddings"), origin="tiny")
+    own_edge.publish(catalog=snapshot.Catalog(models={THEIRS: there}))
+    async with tls_before(own_edge.port, server_tls(authority)) as secure:
+        serve(edge, external(f"https://localhost:{secure}", keys.write(1, KEY)))
+        count = {"model": NAME, "messages": [{"role": "user", "content": "count to 12"}], "temperature": 0}
+        async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{edge.url}/v1", max_retries=0) as client:
+            said = await client.chat.completions.with_raw_response.create(**count)
+            whole = said.parse()
+            assert whole.choices[0].message.content == "1 2 3 4 5 6 7 8 9 10 11 12"
+            parts = [p async for p in await client.chat.completions.create(**count, stream=True)]
+            streamed = "".join(p.choices[0].delta.content or "" for p in parts if p.choices)
+            assert streamed == "1 2 3 4 5 6 7 8 9 10 11 12"
+            vector = await client.embeddings.create(model=NAME, input="a word")
+            assert len(vector.data[0].embedding) > 8
+    here = edge.settlement(said.headers["x-request-id"])
+    assert whole.usage is not None
+    assert (here.prompt_tokens, here.completion_tokens) == (whole.usage.prompt_tokens, whole.usage.completion_tokens)
+    assert here.replica == f"external:{NAME}#1"
+    assert len(own_edge.books()) == 3
+
+
+@contextlib.asynccontextmanager
+async def tls_before(port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    """A proxy that ends TLS, as stands before most providers."""
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        inner, to = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            await asyncio.gather(_pump(reader, to), _pump(inner, writer))
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            tasks.discard(task)
+            to.transport.abort()
+            writer.transport.abort()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 
 from catalog import selectors
 from catalog.actions import models
+from catalog.core.definition import External
 from llmgw.cluster.commands import NounCommand, actor, table
 from llmgw.cluster.errors import Invalid
 
@@ -77,9 +79,19 @@ def _change(file: str, no_source_check: bool) -> list[dict[str, Any]]:
 
 def _told(done: models.Done) -> dict[str, Any]:
     found = selectors.entry(done.name)
-    resting = found.definition is not None and found.definition.scaling.min == 0
+    resting = found.definition is not None and not found.definition.external and found.definition.scaling.min == 0
     hint = "its definition asks for no replica (scaling: {min: 1} runs one)" if resting else ""
+    if found.definition is not None and found.definition.external is not None:
+        hint = external_hint(found.definition.external)
     return {"name": done.name, "did": done.did, "changed": list(done.changed), "hint": hint}
+
+
+def external_hint(external: External) -> str:
+    """What its owner should know now: whether its files are there is the edges' to say."""
+    clear = " and its key and its prompts travel unencrypted" if external.url.startswith("http:") else ""
+    missing = [key.file for key in external.keys if not Path(key.file).is_file()]
+    here = f"; on this machine there is no {', '.join(missing)}" if missing else ""
+    return f"its prompts leave the cluster{clear}{here}"
 
 
 def _show(name: str) -> dict[str, Any]:
@@ -123,15 +135,25 @@ def _list(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         ready = "-" if row["ready"] is None else row["ready"]
         wanted = "-" if row["wanted"] is None else row["wanted"]
-        shown.append({**row, "model": row["name"], "replicas": f"{ready}/{wanted}", "for": row["kinds"]})
+        replicas = "external" if row["external"] else f"{ready}/{wanted}"
+        shown.append({**row, "model": row["name"], "replicas": replicas, "for": row["kinds"]})
     table(shown, ["model", "state", "replicas", "aliases", "for", "context_length", "origin"])
     for row in rows:
         if row["reason"]:
             print(f"{row['name']}: {row['reason']}")
 
 
+def _key(key: dict[str, Any]) -> str:
+    since = f" since {datetime.fromtimestamp(key['since'], UTC):%Y-%m-%d %H:%M} UTC" if key["since"] else ""
+    return f"{key['endpoint']}: {key['sentence'] or 'in use'}{since}"
+
+
 def _yaml(row: dict[str, Any]) -> None:
-    print(f"# {row['origin']}, {row['state']}")
+    print(
+        f"# {row['origin']}, {row['state']}" + (", external: its prompts leave the cluster" if row["external"] else "")
+    )
+    for key in row["keys"]:
+        print(f"# {_key(key)}")
     for problem in row["problems"]:
         print(f"# {problem}")
     if row["definition"] is not None:

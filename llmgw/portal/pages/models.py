@@ -43,12 +43,13 @@ def models(request: HttpRequest) -> HttpResponse:
 def one(request: HttpRequest, model: str) -> HttpResponse:
     found = catalog.entry(model)
     replicas = selectors.replicas(model=found.name)
-    row = fleet.joined(catalog.row(found), replicas)
+    row = fleet.joined(catalog.row(found, outside=catalog.outside_keys(found)), replicas)
     definition = written(found.definition) if found.definition else None
     context = {
         "model": row,
         "why": why(found, row["state"], replicas),
         "replicas": replicas,
+        "external": definition.get("external") if definition else None,
         "definition": yaml.safe_dump(definition, allow_unicode=True, sort_keys=False),
         "price": catalog.price(found),
         "entries": catalog.price_history(found)[:20],
