@@ -10,7 +10,7 @@ from bench.soak.watch import Sample
 
 GROWTH_MB = 12.0
 """Between the first and the last fifth after the warm-up: caches and the allocator still settle in a short run."""
-PEAK_MB = 220.0
+PEAK_MB = 80.0
 """Over what the edge has at rest before any load: slow readers, large bodies and all their copies."""
 MORE_DESCRIPTORS = 2
 MORE_TASKS = 1

@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
                 return
             self._take = None
             self._wake()
-        except Exception as e:
+        except Exception as e:  # whatever it is: it is for the task, and not for the event loop's log
             self._take = None
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_exception(e)
