@@ -19,6 +19,7 @@ from agent.core.options import Options
 from agent.node import discovery, kept
 from agent.node.context import Context
 from agent.node.discovery import Surroundings
+from agent.node.edits import Edits
 from agent.node.home import write_atomically
 from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
@@ -77,12 +78,15 @@ class Agent:
         identity: Identity,
         link: Link,
         surroundings: Surroundings,
+        edits: Edits | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
         self._identity = identity
         self._link = link
         self._surroundings = surroundings
+        self._edits = edits
+        self._link_told: tuple[str, str | None, str | None] = ("unknown", None, None)
         self._jitter = jitter
         self._changed = asyncio.Event()
         self._changed_for_link = asyncio.Event()
@@ -99,14 +103,17 @@ class Agent:
         """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
         """The control plane's clock less this node's, at the last welcome."""
-        self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s)
+        self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s, edits)
 
     async def run(self) -> None:
-        """Until it is cancelled. Engines are left as they are then."""
+        """Until it is cancelled, or is to start again on other settings. Engines are left as they are then."""
         await self.supervisor.recover()
         await self.supervisor.settled(1.0)
         self._begin_with_kept()
-        tasks = [asyncio.create_task(t) for t in (self._dial(), self._converge_on_change(), self._measure())]
+        works = [self._dial(), self._converge_on_change(), self._measure()]
+        if self._edits is not None:
+            works.append(self._edits.edited(self._tell_edit))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -330,11 +337,26 @@ class Agent:
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""
-        body: dict[str, Any] = {"state": state, "problem": problem, "code": code, "at": self._ctx.clock.wall()}
+        self._link_told = (state, problem, code)
+        body: dict[str, Any] = {
+            "state": state,
+            "problem": problem,
+            "code": code,
+            "at": self._ctx.clock.wall(),
+            "settings_problem": self._edits.problem if self._edits is not None else None,
+        }
         try:
             self._ctx.home.status.write_bytes(msgspec.json.encode(body))
         except OSError as e:
             _log.info("the status could not be written: %s", e)
+
+    def _tell_edit(self) -> None:
+        assert self._edits is not None
+        if self._edits.problem is not None:
+            _log.error("%s", self._edits.problem)
+        else:
+            _log.info("%s can be used again", self._ctx.home.settings)
+        self._tell(*self._link_told)
 
 
 def _lasting(facts: NodeFacts) -> NodeFacts:

@@ -17,8 +17,10 @@ import msgspec
 
 from agent.node import discovery
 from agent.node.agent import Agent, Identity
+from agent.node.edits import Edits
 from agent.node.home import Home, HomeTaken, only_agent, open_home
 from agent.node.link import LinkLost, WebsocketLink
+from agent.node.linux import reap
 from agent.node.settings import Settings, read
 from agent.node.status import look, refusal
 from agent.node.supervisor import Supervisor
@@ -35,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(home)
     if settings is None:
         return 2
+    reap()
     try:
         with only_agent(home):
             _log_to(home, verbose=args.verbose)
@@ -95,6 +98,8 @@ def status(args: argparse.Namespace) -> int:
     pid, link = found["agent_pid"], found["link"]
     print(f"agent: {f'pid {pid}' if pid else 'not running'}; link: {link.get('state', 'unknown')}", end="")
     print(f" ({link['problem']})" if link.get("problem") else "")
+    if found["settings_problem"]:
+        print(found["settings_problem"])
     for s in found["shards"]:
         print(f"{s['shard_id']}  {s['model']}  {s['state']}  port {s['port']}  {s['reason'] or ''}".rstrip())
     return 0
@@ -107,6 +112,7 @@ async def _run(home: Home, settings: Settings) -> int:
         Identity(settings.node_id, secrets.token_hex(8), settings.address),
         WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
         ThisMachine(home, settings),
+        Edits(home.settings, settings),
     )
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
@@ -123,7 +129,17 @@ async def _run(home: Home, settings: Settings) -> int:
         _log.info("the agent ends; its engines go on serving")
         logging.shutdown()
         os._exit(0)  # a thread that reads a large file would be waited for otherwise
-    return 0
+    _log.info("agent.yaml was edited: the agent starts again on it; its engines go on serving")
+    return _again()
+
+
+def _again() -> int:
+    """This process becomes the next agent: whoever watches over it sees nothing end, and engines stay its children."""
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the very command it was started by
+    except OSError as e:
+        _log.error("the agent could not start itself again and ends; its engines go on serving: %s", e)
+        os._exit(1)
 
 
 async def _stop_engines(home: Home) -> int:

@@ -14,7 +14,13 @@ from agent.wire.facts import NodeFacts
 
 
 def look(
-    home: Home, settings: Settings, facts: NodeFacts, *, skew_s: float | None = None, unreachable: str | None = None
+    home: Home,
+    settings: Settings,
+    facts: NodeFacts,
+    *,
+    skew_s: float | None = None,
+    unreachable: str | None = None,
+    settings_problem: str | None = None,
 ) -> Seen:
     return Seen(
         facts=facts,
@@ -24,6 +30,7 @@ def look(
         engine_user=settings.engine_user,
         engine_user_problems=_user_problems(home, settings, facts),
         unknown_settings=settings.unknown,
+        settings_problem=settings_problem,
         modules=surroundings.modules(),
         memlock_bytes=surroundings.memlock_bytes(),
         fabric_manager=surroundings.fabric_manager(),

@@ -26,19 +26,22 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class LinuxProcess:
     """Watched through a pidfd, so that its end is noticed at once, also when it is not our child."""
 
-    def __init__(self, identity: Identity, *, child: bool) -> None:
+    def __init__(self, identity: Identity) -> None:
         self.identity = identity
-        self._child = child
 
     async def ended(self) -> Exit:
         await _gone(self.identity)
-        if not self._child:
+        stat = _stat(self.identity.pid)
+        if stat is None or stat.start_ticks != self.identity.start_ticks:
             return Exit()
-        try:
-            status = os.waitstatus_to_exitcode(os.waitpid(self.identity.pid, 0)[1])  # noqa: ASYNC222 - it has ended
+        try:  # an agent that started itself again has children that it did not start
+            pid, status = os.waitpid(self.identity.pid, os.WNOHANG)  # noqa: ASYNC222 - it has ended
         except ChildProcessError:
             return Exit()
-        return Exit(signal=-status) if status < 0 else Exit(status=status)
+        if pid == 0:
+            return Exit()
+        code = os.waitstatus_to_exitcode(status)
+        return Exit(signal=-code) if code < 0 else Exit(status=code)
 
 
 class LinuxHost:
@@ -74,10 +77,10 @@ class LinuxHost:
         found = _stat(child.pid)  # it is our child: until we wait for it its number cannot be another's
         ticks = found.start_ticks if found is not None else 0
         child.returncode = 0  # it is waited for by its number: Popen, which may go before it, is not to mind
-        return LinuxProcess(Identity(child.pid, ticks, self._boot_id), child=True)
+        return LinuxProcess(Identity(child.pid, ticks, self._boot_id))
 
     def find(self, identity: Identity) -> LinuxProcess | None:
-        return LinuxProcess(identity, child=False) if self._lives(identity) else None
+        return LinuxProcess(identity) if self._lives(identity) else None
 
     def age_s(self, identity: Identity) -> float:
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - identity.start_ticks / _HERTZ)
@@ -202,6 +205,13 @@ class LinuxHost:
             return False
         found = _stat(identity.pid)
         return found is not None and not found.ended and found.start_ticks == identity.start_ticks
+
+
+def reap() -> None:
+    """Takes leave of children that ended while this process became another program. Only before it starts any."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _pids() -> Iterator[int]:

@@ -12,6 +12,7 @@ import msgspec
 from agent.core.doctor import findings
 from agent.node import examination, logs
 from agent.node.context import Context
+from agent.node.edits import Edits
 from agent.node.settings import Settings, read
 from agent.node.supervisor import Supervisor
 from agent.wire.facts import NodeFacts
@@ -34,11 +35,13 @@ class Questions:
         supervisor: Supervisor,
         facts: Callable[[], NodeFacts],
         skew_s: Callable[[], float | None],
+        edits: Edits | None = None,
     ) -> None:
         self._ctx = ctx
         self._supervisor = supervisor
         self._facts = facts
         self._skew_s = skew_s
+        self._edits = edits
 
     async def answer(self, question: Question) -> Answer:
         kinds: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -73,12 +76,23 @@ class Questions:
         return {"lines": _fitting(logs.tail(path, min(lines, _MOST_LINES), secrets))}
 
     def _doctor(self, args: dict[str, Any]) -> dict[str, Any]:
+        seen = examination.look(
+            self._ctx.home,
+            self._settings(),
+            self._facts(),
+            skew_s=self._skew_s(),
+            settings_problem=self._edits.problem if self._edits is not None else None,
+        )
+        return {"findings": msgspec.to_builtins(findings(seen))}
+
+    def _settings(self) -> Settings:
+        if self._edits is not None:
+            return self._edits.running
         match read(self._ctx.home.settings, self._ctx.environ):
             case Settings() as settings:
-                seen = examination.look(self._ctx.home, settings, self._facts(), skew_s=self._skew_s())
+                return settings
             case problems:
                 raise Unanswerable("; ".join(p.sentence for p in problems))
-        return {"findings": msgspec.to_builtins(findings(seen))}
 
     def _weights(self, args: dict[str, Any]) -> dict[str, Any]:
         return {"folder": str(self._ctx.weights.folder), "files": self._ctx.weights.listed()[:1000]}

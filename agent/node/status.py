@@ -12,11 +12,12 @@ from agent.node.linux import LinuxHost
 
 
 def look(home: Home) -> dict[str, Any]:
-    """`{"home", "agent_pid", "link": {"state", "problem", …}, "shards": […]}`."""
+    """`{"home", "agent_pid", "link": {"state", "problem", …}, "settings_problem", "shards": […]}`."""
     host, pid = LinuxHost(), agent_pid(home)
     link = link_of(home)
+    settings_problem = link.pop("settings_problem", None)
     if pid is None:
-        link = {**link, "state": "not running"}
+        link, settings_problem = {**link, "state": "not running"}, None
     shards = []
     for record in shardfile.read_all(home):
         living = bool(record.processes) and all(host.find(p) is not None for p in record.processes)
@@ -30,7 +31,13 @@ def look(home: Home) -> dict[str, Any]:
                 "reason": record.ended.sentence if record.ended else None,
             }
         )
-    return {"home": str(home.path), "agent_pid": pid, "link": link, "shards": shards}
+    return {
+        "home": str(home.path),
+        "agent_pid": pid,
+        "link": link,
+        "settings_problem": settings_problem,
+        "shards": shards,
+    }
 
 
 def refusal(home: Home) -> str | None:

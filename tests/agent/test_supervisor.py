@@ -159,7 +159,7 @@ async def test_the_next_agent_takes_it_over(make_node: MakeNode) -> None:
     assert second.supervisor.observed()[0].pid == ready.pid
     os.kill(ready.pid, signal.SIGKILL)
     failed = await second.state(S.FAILED, timeout_s=1.0)
-    assert "not known" in str(failed.reason)
+    assert "ended by SIGKILL" in str(failed.reason)
     third = await second.again()
     assert third.supervisor.observed()[0].reason == failed.reason
 

@@ -99,6 +99,8 @@ def _settings(seen: Seen) -> list[Finding]:
     found = []
     if seen.home_problem is not None:
         found.append(problem("home", "home_unusable", seen.home_problem))
+    if seen.settings_problem is not None:
+        found.append(problem("settings", "agent_settings_unusable", seen.settings_problem))
     for name in seen.unknown_settings:
         found.append(warning("settings", "unknown_agent_setting", f"agent.yaml has {name!r}, which is not known here"))
     return found

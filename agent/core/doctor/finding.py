@@ -35,6 +35,8 @@ class Seen:
     engine_user: str | None = None
     engine_user_problems: tuple[str, ...] = ()
     unknown_settings: tuple[str, ...] = ()
+    settings_problem: str | None = None
+    """Why agent.yaml, as it stands, is not what the agent runs on."""
     home_problem: str | None = None
     modules: frozenset[str] | None = None
     """Kernel modules that are loaded."""
