@@ -34,7 +34,7 @@ def reprice(*, model: str, since: datetime, until: datetime, reason: str, actor:
     is entered, so that a second time enters nothing. Raises a refusal."""
     prices = repricing.models().get(model)
     if not prices:
-        raise NotFound("no_price", f"there is no model {model} with a price of its own", "llmgw model price")
+        raise NotFound("no_price", f"there is no model {model} with a price of its own", "llmgw price")
     if not repricing.countable(prices):
         raise Invalid("price_per_picture", f"{model} has a price per picture or mesh, and rows do not count these")
     grain, now = rollups.grain_s(), timezone.now()

@@ -17,7 +17,7 @@ class Bar:
     y: str
     width: str
     height: str
-    second: bool
+    layer: int
     index: int
 
 
@@ -43,24 +43,24 @@ class Plot:
     label_y: str = f"{HEIGHT - 6:.0f}"
 
 
-def stacked(first: Sequence[int | None], second: Sequence[int | None] | None = None) -> Plot:
-    """Columns of `first`, with `second` on top of it; None leaves a gap."""
-    upper = second if second is not None else [0] * len(first)
-    sums = [(a or 0) + (b or 0) for a, b in zip(first, upper, strict=True)]
+def stacked(first: Sequence[int | None], *others: Sequence[int | None]) -> Plot:
+    """Columns of `first`, with the others on top of it, a layer each; None leaves a gap."""
+    columns = list(zip(first, *others, strict=True))
+    sums = [sum(value or 0 for value in column) for column in columns]
     top = scale(max(sums, default=0))
     room = HEIGHT - BOTTOM - TOP
     step = (WIDTH - LEFT - RIGHT) / max(1, len(first))
     wide = min(36.0, step * 0.7)
     bars: list[Bar] = []
-    for i, (a, b) in enumerate(zip(first, upper, strict=True)):
+    for i, column in enumerate(columns):
         base = HEIGHT - BOTTOM
-        for value, is_second in ((a, False), (b, True)):
+        for layer, value in enumerate(column):
             if not value:
                 continue
             tall = max(1.0, room * value / top)
             base -= tall
             x = LEFT + step * i + (step - wide) / 2
-            bars.append(Bar(f"{x:.1f}", f"{base:.1f}", f"{wide:.1f}", f"{tall:.1f}", is_second, i))
+            bars.append(Bar(f"{x:.1f}", f"{base:.1f}", f"{wide:.1f}", f"{tall:.1f}", layer, i))
     ticks = tuple(Tick(v, f"{HEIGHT - BOTTOM - room * v / top:.1f}") for v in (0, top // 2, top))
     every = max(1, -(-len(first) // 8))
     labels = tuple(

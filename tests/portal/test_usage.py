@@ -16,6 +16,7 @@ from gateway import selectors, spending
 from gateway.control.ingesting import keep
 from gateway.models import Usage
 from llmgw.portal import spreadsheet, traffic
+from tenancy.models import Membership
 from tests.portal import seed
 
 pytestmark = pytest.mark.django_db
@@ -136,3 +137,28 @@ def test_a_member_gets_no_table_of_everybody(member: Client, seeded: seed.Seeded
 @pytest.mark.parametrize("address", ["/account/usage/days.csv", "/account/usage/models.csv"])
 def test_a_stranger_gets_no_table(client: Client, db: None, address: str) -> None:
     assert client.get(address).status_code == 302
+
+
+def test_owners_see_their_project_and_members_their_own(admin: Client, member: Client, seeded: seed.Seeded) -> None:
+    _used(datetime.now(UTC), 1_000, project=seeded.project.public_id, person="somebody", cost=5_000_000_000)
+    address = f"/account/usage/models.csv?whose={seeded.project.public_id}"
+    assert _table(member, address) == [], "who does not own it gets the own usage"
+    Membership.objects.filter(person=seeded.member).update(role=Membership.Role.OWNER)
+    own = _table(member, address)
+    assert own == _table(admin, address)
+    assert float(own[0]["cost"]) > 5
+    page = member.get(f"/account/usage?whose={seeded.project.public_id}").content.decode()
+    assert "Usage of a project" in page
+    assert seeded.project.path in page
+
+
+def test_a_tag_narrows_the_page(admin: Client, seeded: seed.Seeded) -> None:
+    who = seeded.admin.public_id
+    _used(datetime.now(UTC), 77, person=who, tags={"feature": "search"}, cost=1_234_567)
+    _used(datetime.now(UTC), 88, person=who, tags={"feature": "chat"})
+    found = _table(admin, "/account/usage/days.csv?tag=feature%3Dsearch")
+    assert sum(int(row["prompt_tokens"]) for row in found) == 77
+    assert found[0]["cost"] == "0.001234567"
+    page = admin.get("/account/usage?tag=feature%3Dsearch&days=7").content.decode()
+    assert "<dd>0.001235</dd>" in page
+    assert "tag=feature%3Dsearch" in page
