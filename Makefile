@@ -20,7 +20,7 @@ down: ## end what `make up DETACH=1` started
 	@$(BIN)/python manage.py down
 
 # Where the store matters: these run on PostgreSQL too.
-STORE := tests/cluster tests/fleet tests/tenancy tests/catalog $(addprefix tests/gateway/test_,api.py books.py partitions.py publishing.py usage.py verifying.py)
+STORE := tests/cluster tests/fleet tests/tenancy tests/catalog $(addprefix tests/gateway/test_,api.py books.py partitions.py publishing.py upgrading.py usage.py verifying.py)
 
 .PHONY: test
 test: ## install what tests need, then run every test on SQLite, and those of the store on PostgreSQL

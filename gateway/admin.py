@@ -7,7 +7,7 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 
-from gateway.models import Usage, UsageCorrection, UsageHour
+from gateway.models import KeptRequest, Usage, UsageCorrection, UsageHour
 from llmgw.cluster.admin import ReadOnly
 
 _MOST = 5000
@@ -44,3 +44,13 @@ class UsageHourAdmin(ReadOnly):
 class UsageCorrectionAdmin(ReadOnly):
     list_display = ("made_at", "actor", "reason", "at", "model", "project", "requests", "delta")
     search_fields = ("=model", "=project", "=actor")
+
+
+@admin.register(KeptRequest)
+class KeptRequestAdmin(ReadOnly):
+    """That it is kept, not what it says: that has its own page."""
+
+    list_display = ("request_id", "at", "project", "model", "request_bytes", "answer_bytes")
+    search_fields = ("=request_id", "=project", "=model")
+    exclude = ("request", "answer")
+    paginator = FirstPages

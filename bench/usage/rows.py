@@ -32,14 +32,20 @@ def rows(count: int, until: datetime, seed: int = 1) -> Iterator[tuple[Any, ...]
     """`count` of them before `until`, in no order, as tuples of `COLUMNS`."""
     chance = random.Random(seed)
     pick = chance.random
+    left = 0
     for n in range(count):
-        day, hour = pick() * DAYS, chance.triangular(0, 24, 14)
-        at = (until - timedelta(days=int(day) + 1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        at += timedelta(hours=hour)
-        key = int(KEYS * pick() ** 3)
+        if not left:  # somebody sits down, and asks a dozen times or so
+            left = 1 + int(chance.expovariate(1 / 15))
+            day, hour = pick() * DAYS, chance.triangular(0, 24, 14)
+            at = (until - timedelta(days=int(day) + 1)).replace(hour=0, minute=0, second=0, microsecond=0)
+            at += timedelta(hours=hour)
+            key = int(KEYS * pick() ** 3)
+            model = f"model-{int(MODELS * pick() ** 2)}"
+            session = f"s-{n}" if pick() < 0.3 else ""
+        left -= 1
+        at += timedelta(seconds=chance.expovariate(1 / 60))
         project = key % PROJECTS
         team = project % TEAMS
-        model = f"model-{int(MODELS * pick() ** 2)}"
         outcome, status, code = _ENDS[int(len(_ENDS) * pick())]
         answered = outcome == "ok"
         prompt, completion = int(chance.expovariate(1 / 900)) + 8, int(chance.expovariate(1 / 300)) + 1
@@ -50,7 +56,7 @@ def rows(count: int, until: datetime, seed: int = 1) -> Iterator[tuple[Any, ...]
         yield (
             ids.request_id(int(at.timestamp() * 1000), (seed << 64) + n), at, "chat", model, model, True,
             f"org-{team % ORGANISATIONS}", f"team-{team}", f"project-{project}", f"key-{key}",
-            f"person-{key % PEOPLE}", "edge-1", f"s-{int(10**6 * pick())}" if pick() < 0.3 else "",
+            f"person-{key % PEOPLE}", "edge-1", session,
             f"customer-{int(5000 * pick() ** 2)}" if pick() < 0.3 else "", json.dumps(tags), outcome, status, code,
             f"r-{key % 24:010x}" if outcome != "refused" else "", "node-1", "the soonest of 3 replicas", 1, "", "[]",
             prompt if outcome != "refused" else None, completion if answered else None, cached if answered else None,
