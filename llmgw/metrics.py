@@ -70,6 +70,13 @@ TTFT = Metric(
 TPOT = Metric(
     "llmgw_tpot_seconds", "histogram", "Mean time of each output token after the first, a stream.", ("model",), _TOKEN
 )
+INTER_TOKEN = Metric(
+    "llmgw_inter_token_seconds",
+    "histogram",
+    "Between two pieces of a stream: the stalls that a mean hides.",
+    ("model",),
+    _TOKEN,
+)
 OUTPUT_RATE = Metric(
     "llmgw_output_tokens_per_second",
     "histogram",
@@ -284,14 +291,12 @@ TENANT_COST = Metric(
 )
 
 ALL: tuple[Metric, ...] = (
-    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS, TAGGED_REQUESTS,
-    TAGGED_TOKENS, IN_FLIGHT, EDGE_TASKS, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
-    CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST,
-    PREFIX_SAVED_COST, FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING,
-    ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS, QUEUE_REFUSED, SATURATION, SLO, SLO_P99,
-    BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE,
-    LEDGER_REFUSED, LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY,
-    TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
+    REQUESTS, REQUEST_SECONDS, TTFT, TPOT, INTER_TOKEN, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS,
+    TAGGED_REQUESTS, TAGGED_TOKENS, IN_FLIGHT, EDGE_TASKS, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
+    CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, PREFIX_SAVED_COST,
+    FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS,
+    QUEUE_REFUSED, SATURATION, SLO, SLO_P99, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE, LEDGER_REFUSED,
+    LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
     SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
@@ -358,11 +363,16 @@ class Figures:
             if labels[BY_NAME[name].labels.index("replica")] not in replicas:
                 del self.counters[name, labels]
 
-    def observe(self, metric: Metric, value: float, labels: Labels = ()) -> None:
+    def series(self, metric: Metric, labels: Labels = ()) -> list[float]:
+        """A histogram's [sum, bucket counts…], to be added to by whoever observes too often for `observe`."""
         key = (metric.name, labels)
         series = self.histograms.get(key)
         if series is None:
             series = self.histograms[key] = [0.0] * (len(metric.buckets) + 2)
+        return series
+
+    def observe(self, metric: Metric, value: float, labels: Labels = ()) -> None:
+        series = self.series(metric, labels)
         series[0] += value
         series[1 + bisect_left(metric.buckets, value)] += 1
 

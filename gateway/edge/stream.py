@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from gateway.core.retry import Failure, Kind
 from gateway.core.sieve import DONE, GARBAGE, Broken, Sieve, reported
 from gateway.edge.upstream import UpstreamError
 from gateway.edge.waits import Waits, open_stream
+from llmgw import metrics
 
 if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
@@ -29,6 +31,8 @@ class Stream:
         "_capture",
         "_cast",
         "_exchange",
+        "_gaps",
+        "_heard_at",
         "_held",
         "_inflate",
         "_push",
@@ -52,6 +56,8 @@ class Stream:
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
         self._cast = self._sieve.mould.cast
         self._tally.finished = False
+        self._gaps = exchange.edge.metrics.figures.series(metrics.INTER_TOKEN, (exchange.known().name,))
+        self._heard_at = 0.0
 
     async def run(self) -> Failure | None:
         try:
@@ -87,6 +93,7 @@ class Stream:
 
     async def _pass_on(self) -> Failure | None:
         waits, connection, deadline = self._waits, self._waits.connection, self._waits.deadline()
+        self._heard_at = time.perf_counter()
         while True:
             ready, self._ready = self._ready, b""
             if self._sieve.done:
@@ -111,6 +118,10 @@ class Stream:
         `_ready`."""
         if self._inflate is not None:
             data = self._inflate(data)
+        now = time.perf_counter()
+        gap, self._heard_at = now - self._heard_at, now
+        self._gaps[0] += gap
+        self._gaps[1 + bisect_left(metrics.INTER_TOKEN.buckets, gap)] += 1
         tally, reader, sieve = self._tally, self._reader, self._sieve
         finished = sieve.finished
         if not reader.kept and (block := self._cast(data)) is not None:

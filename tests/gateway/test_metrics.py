@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -93,7 +94,11 @@ def test_a_process_that_was_stopped_for_long_begins_anew() -> None:
 
 async def test_what_is_exposed_is_what_is_documented(own_edge: EdgeProcess, tmp_path: Path) -> None:
     async def script(call: Call) -> None:
-        await call.stream(delta("a"), delta("b"), finish(), usage(), DONE)
+        await call.stream(delta("a"), end=False)
+        await asyncio.sleep(0.05)
+        for piece in (delta("b"), finish(), usage(), DONE):
+            await call.piece(piece)
+        await call.raw(b"0\r\n\r\n")
 
     socket_ = tmp_path / "r.sock"
     binary = redis_server.binary()
@@ -134,6 +139,7 @@ async def test_what_is_exposed_is_what_is_documented(own_edge: EdgeProcess, tmp_
         assert sample["llmgw_up", "edge"] == 1
         assert sample["llmgw_endpoint_attempts_total", "answered", "orchid-8b", "r-0000000001"] == 1
         assert sample["llmgw_tenant_output_tokens_per_second_count", "p1"] == 1
+        assert sample["llmgw_inter_token_seconds_count", "orchid-8b"] >= 1
         promtool("check", "metrics", stdin=text(url))
         own_edge.serve(endpoint(up.port, "r-0000000002"))
         wait_until(lambda: 'replica="r-0000000001"' not in text(url), "a replica's counters go with it")
