@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet.core import placement, room
+from fleet.core import cards, placement, room
 from fleet.core.plan import Place
 from fleet.core.world import WantedModel, World
 
@@ -17,6 +17,8 @@ class Explanation:
     sentence: str
     candidates: tuple[placement.Candidate, ...]
     chosen: tuple[str, str] | None = None
+    devices: tuple[int, ...] = ()
+    """The cards that it would get."""
 
 
 def explain(world: World, wanted: WantedModel) -> Explanation:
@@ -30,6 +32,8 @@ def explain(world: World, wanted: WantedModel) -> Explanation:
     match placement.place(wanted, rooms, world.settings):
         case Place() as step:
             sentence = f"one more replica of {wanted.name} would go to {step.node} with profile {step.profile}"
-            return Explanation(wanted.name, sentence, candidates, (step.node, step.profile))
+            if step.devices:
+                sentence += f", on {cards.told(cards.of(rooms[step.node].node.facts) or (), step.devices)}"
+            return Explanation(wanted.name, sentence, candidates, (step.node, step.profile), step.devices)
         case unplaced:
             return Explanation(wanted.name, unplaced.reason.sentence, candidates)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.engines import ENGINES
-from agent.wire.facts import GpuFacts, NodeFacts, device_name
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
+from fleet.core import cards
 from fleet.core.room import Room, first_free
 from fleet.core.sizes import gib
 from llmgw.cluster.core.settings import FleetSettings
@@ -138,32 +138,14 @@ def gpus(need: Need, room: Room) -> Reason | None:
     run, node = need.profile.run, room.node
     if not run.gpus:
         return None
-    cards = cards_of(node.facts)
-    if cards is None:
+    found = cards.of(node.facts)
+    if found is None:
         return Reason("gpus_unknown", f"{node.id} has not said which GPUs it has")
-    kind = f"{run.gpu_class} " if run.gpu_class else ""
-    fitting = [c for c in cards if run.gpu_class in (None, c.gpu_class)]
-    usable = [c for c in fitting if c.problem is None]
-    if len(usable) < run.gpus <= len(fitting):
-        bad = next(c for c in fitting if c.problem is not None)
-        return Reason("gpu_unusable", f"{node.id}'s GPU {device_name(bad.index)} cannot be used: {bad.problem}")
-    fitting = usable
-    if run.gpus > 1 and any(c.mig_profile for c in fitting):
-        whole = [c for c in fitting if not c.mig_profile]
-        if len(whole) < run.gpus and run.gpu_class is not None:
-            return Reason("mig_one", "a replica runs on one MIG instance: instances have no link between them")
-        fitting = whole
-    if len(fitting) < run.gpus:
-        found = ", ".join(sorted({c.gpu_class or c.name or "unknown" for c in cards})) or "none"
-        return Reason(
-            "gpu_class", f"{run.gpus} {kind}GPUs are wanted, and {node.id} has {len(fitting)} (its GPUs: {found})"
-        )
-    free = [c for c in fitting if c.index not in room.devices]
-    if len(free) < run.gpus:
-        return Reason(
-            "gpus_taken", f"{run.gpus} {kind}GPUs are wanted, and {len(free)} of {node.id}'s {len(fitting)} are free"
-        )
-    return None
+    match cards.groups(found, room.devices, run.gpus, run.gpu_class, node.id):
+        case Reason() as reason:
+            return reason
+        case _:
+            return None
 
 
 def port(need: Need, room: Room) -> Reason | None:
@@ -175,11 +157,6 @@ def port(need: Need, room: Room) -> Reason | None:
         f"every port of {room.node.id} from {span.start} to {span.stop - 1} is taken",
         "llmgw config set fleet.last_port N",
     )
-
-
-def cards_of(facts: NodeFacts) -> tuple[GpuFacts, ...] | None:
-    """The node's cards in their order; None where nobody knows."""
-    return None if facts.gpus is None else tuple(sorted(facts.gpus, key=lambda c: c.index))
 
 
 CHECKS: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, disk, port)

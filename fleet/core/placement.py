@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
-from fleet.core import rank
-from fleet.core.feasibility import Need, cards_of, rejections
+from fleet.core import cards, rank
+from fleet.core.feasibility import Need, rejections
 from fleet.core.plan import Place
 from fleet.core.room import Room, first_free
 from fleet.core.world import ShardView, WantedModel
@@ -93,15 +93,11 @@ def _take(wanted: WantedModel, profile: ProfileDefinition, room: Room, settings:
     run = profile.run
     port = first_free(room.ports, range(settings.first_port, settings.last_port + 1))
     assert port is not None, "feasibility.port has looked"
-    free = [
-        c.index
-        for c in cards_of(room.node.facts) or ()
-        if c.index not in room.devices
-        and run.gpu_class in (None, c.gpu_class)
-        and c.problem is None
-        and not (c.mig_profile and run.gpus > 1)
-    ]
-    devices = tuple(free[: run.gpus])
+    devices: tuple[int, ...] = ()
+    if run.gpus:
+        chosen = cards.choose(cards.of(room.node.facts) or (), room.devices, run.gpus, run.gpu_class, room.node.id)
+        assert not isinstance(chosen, Reason), "feasibility.gpus has looked"
+        devices = chosen
     cpu_cores, memory_bytes = run.cpu_cores or 0, run.memory_bytes or 0
     room.take(wanted.name, ShardView(0, room.node.id, port, devices, cpu_cores, memory_bytes))
     source = wanted.source(profile)
@@ -137,6 +133,7 @@ _WORDS = {
     "memory_taken": "memory taken by others",
     "disk": "too little disk",
     "gpu_class": "no such GPUs",
+    "gpus_mixed": "GPUs of several classes",
     "gpus_taken": "GPUs taken",
     "gpu_unusable": "GPUs unusable",
     "mig_one": "more than one MIG instance",

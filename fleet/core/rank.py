@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agent.wire.reason import Reason
+from fleet.core import cards
 from fleet.core.feasibility import Need
 from fleet.core.room import Room
 
@@ -28,6 +30,16 @@ def idle(need: Need, room: Room) -> float:
     return 1 / (1 + room.models.total())
 
 
+def linked(need: Need, room: Room) -> float:
+    """NVLink between the cards that it would get: without, a group runs several times slower."""
+    run, found = need.profile.run, cards.of(room.node.facts)
+    if run.gpus < 2 or found is None:
+        return 0.5
+    devices = cards.choose(found, room.devices, run.gpus, run.gpu_class)
+    share = None if isinstance(devices, Reason) else cards.linked(found, devices)
+    return 0.5 if share is None else share
+
+
 def free_cpu(need: Need, room: Room) -> float:
     """What is left unreserved once the replica is there."""
     has = room.node.facts.cpu_count
@@ -43,4 +55,10 @@ def _left(has: int | None, taken: int) -> float:
     return 0.5 if not has else min(max((has - taken) / has, 0.0), 1.0)
 
 
-SCORERS: tuple[tuple[Scorer, float], ...] = ((spread, 4.0), (free_cpu, 2.0), (free_memory, 1.0), (idle, 1.0))
+SCORERS: tuple[tuple[Scorer, float], ...] = (
+    (spread, 4.0),
+    (linked, 4.0),
+    (free_cpu, 2.0),
+    (free_memory, 1.0),
+    (idle, 1.0),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from agent.wire.facts import device_name
 from catalog import selectors as catalog
 from fleet.core.explain import explain
 from fleet.core.world import WantedModel
@@ -31,6 +32,7 @@ def explain_placement(model: str) -> dict[str, Any]:
         "synced": world.synced,
         "node": found.chosen[0] if found.chosen else None,
         "profile": found.chosen[1] if found.chosen else None,
+        "devices": [device_name(d) for d in found.devices],
         "candidates": [
             {
                 "node": c.node,

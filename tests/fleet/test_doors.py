@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from agent.wire.facts import GpuFacts, NvLink
 from fleet import bootstrap, models, selectors
 from fleet.actions import certificates, joining
 from fleet.core import joining as marks
 from llmgw.cluster import pki
 from llmgw.cluster.errors import Conflict
-from tests.fleet.rows import joined, link_is_up, serving
+from tests.fleet.agents import FACTS
+from tests.fleet.rows import joined, link_is_up, serving, tiny
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +106,15 @@ def test_explain_placement_by_command(capsys: pytest.CaptureFixture[str]) -> Non
     serving()
     assert "one more replica of tiny would go to n1" in shown(capsys, "explain-placement", "tiny")
     assert run(capsys, "explain-placement", "tiny")["candidates"][0]["chosen"]
+
+
+def test_explain_placement_tells_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    bridged = tuple(GpuFacts(n, gpu_class="a40-45g", numa_node=0, nvlinks=(NvLink((n + 2) % 4, 4),)) for n in range(4))
+    joined(facts=replace(FACTS, gpus=bridged))
+    tiny(gpus=2, gpu_class="a40-45g")
+    expected = "go to n1 with profile cpu, on GPUs 0, 2 (4 NVLinks between them, NUMA node 0)"
+    assert expected in shown(capsys, "explain-placement", "tiny")
+    assert run(capsys, "explain-placement", "tiny")["devices"] == ["0", "2"]
 
 
 def test_certificates_by_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Scenarios as text: a world, what happens, and the plan that is expected. `scenarios/*.txt`, each told by its title.
 
-world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b cards=CLASS,CLASS!]
+world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b cards=CLASS,CLASS! links=0-1:4,2-3:4
+                                  numa=0,0,1,1 switch taken=PORT]
                                   model M [min= cores= memory= label= gpus= gpu=CLASS]
                                   model M stopped | model M removed
                                   replica R of M on N STATE | replica R STATE [gone]
@@ -10,13 +11,13 @@ plan           one line a step, in order; `nothing` for an empty one. It is carr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.wire.facts import INSTANCES, EngineFacts, GpuFacts, NodeFacts
+from agent.wire.facts import INSTANCES, EngineFacts, GpuFacts, NodeFacts, NvLink
 from agent.wire.shard import Profile, ShardSpec, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from fleet.core import plan as steps
@@ -35,6 +36,22 @@ def _cards(words: str) -> Iterator[GpuFacts]:
         _, cut, profile = kind.partition("-mig-")
         index = INSTANCES + 100 * n if cut else n
         yield GpuFacts(index, gpu_class=kind, mig_profile=profile or None, problem="it is cut anew" if bad else None)
+
+
+def joined(cards: Sequence[GpuFacts], how: str, words: str) -> tuple[GpuFacts, ...]:
+    """The cards with `links` (0-1:4: four between them), on their `numa` nodes, or at a `switch`."""
+    found = {c.index: replace(c, nvlinks=c.nvlinks or ()) for c in cards}
+    if how == "numa":
+        found = {c.index: replace(c, numa_node=int(n)) for c, n in zip(cards, words.split(","), strict=True)}
+    elif how == "switch":
+        found = {c.index: replace(c, switched=True) for c in found.values()}
+    else:
+        for word in filter(None, words.split(",")):
+            pair, _, count = word.partition(":")
+            one, other = map(int, pair.split("-"))
+            for at, peer in ((one, other), (other, one)):
+                found[at] = replace(found[at], nvlinks=(*(found[at].nvlinks or ()), NvLink(peer, int(count))))
+    return tuple(found.values())
 
 
 class Stage:
@@ -100,6 +117,8 @@ class Stage:
                     node = replace(node, labels=dict([value.split(":")]))
                 case "cards":  # `!` cannot be used; a class with -mig- is the first instance of its card
                     node = replace(node, facts=replace(node.facts, gpus=tuple(_cards(value))))
+                case "links" | "numa" | "switch":
+                    node = replace(node, facts=replace(node.facts, gpus=joined(node.facts.gpus or (), key, value)))
                 case "taken":
                     node = replace(node, facts=replace(node.facts, ports_taken=(int(value),)))
                 case "engines":
