@@ -1,4 +1,4 @@
-"""What was used and what it cost, for pages, exports, the API and budgets: read from the sums by the hour.
+"""What was used and what it cost, for pages, exports and the API: read from the sums by the hour.
 
 Only by tag, session and end user are rows summed up: every value of these is the client's to make, so that sums of
 them would be as many as requests. Their cost is as it was booked, without later corrections, which are about an hour
@@ -107,14 +107,6 @@ def days_by(which: Which, what: str, most: int = 7) -> tuple[list[date], dict[st
     if rest := ordered[most:]:
         shown[""] = [{name: sum(each[g][i][name] for g in rest) for name in SUMS} for i in range(len(days))]
     return days, shown
-
-
-def spent(level: str, ids: list[str], since: datetime) -> dict[str, int]:
-    """Nano-units that each of `ids` (of a `level`: organisation, team, project, key, person) has cost since then, as
-    far as the books are in the store: what a ledger that lost its figures begins with."""
-    found = UsageHour.objects.filter(at__gte=since, **{f"{level}__in": ids}).order_by().values_list(level)
-    known = {name: int(cost) for name, cost in found.annotate(s=Sum("cost"))}
-    return {name: known.get(name, 0) for name in ids}
 
 
 def tagged(rows: QuerySet[Usage], tag: str) -> QuerySet[Usage]:
