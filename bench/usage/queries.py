@@ -30,7 +30,8 @@ def all_of(now: datetime) -> list[Query]:
     budget = LevelLimits("organisation", "org-1", Limits(budget=1), f"{now:%Y-%m}", 0.0, begins)
 
     def page(**given: Any) -> Query:
-        name = " ".join(f"{k} {'…' if k == 'before' else v}" for k, v in given.items()) or "newest"
+        shown = {"before": "half the rows back", "session": "of one"}
+        name = " ".join(f"{k} {shown.get(k, v)}" for k, v in given.items()) or "newest"
         rows = selectors.requests(**given)[:100]
         return Query(f"requests: {name}", lambda: list(rows.all()), rows.explain)
 
