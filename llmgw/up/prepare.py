@@ -57,6 +57,8 @@ def store(machine: Machine, starter: str) -> Prepared:
     """The store at this version, with everything a first answer needs."""
     from fleet import bootstrap as fleet
     from fleet.actions import certificates
+    from gateway.control import publishing
+    from gateway.core.snapshot import PARTS
     from tenancy import bootstrap as tenancy
 
     call_command("migrate", verbosity=0, interactive=False)
@@ -69,6 +71,7 @@ def store(machine: Machine, starter: str) -> Prepared:
         server_url=f"wss://{machine.local_host}:{machine.link_port}/agent/link",
         actor=ACTOR,
     )
+    publishing.publish_quietly(*PARTS)  # an edge that knows keys must know limits and prices too
     return Prepared(
         email=first.email,
         password=first.password,

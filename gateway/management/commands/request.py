@@ -15,6 +15,7 @@ from gateway.management.commands.why import tell
 from gateway.models import Usage
 from llmgw.cluster import why
 from llmgw.cluster.commands import NounCommand, actor, cell, table
+from llmgw.money import written
 
 
 class Command(NounCommand):
@@ -41,6 +42,9 @@ class Command(NounCommand):
         replay.add_argument("model", metavar="MODEL", help="who answers this time, by name or alias")
 
 
+_MONEY = ("cost", "saved")
+
+
 def _show(request_id: str, body: bool) -> dict[str, Any]:
     found = selectors.request(request_id)
     shown = {**found, "why": why.why(request_id, "request")}
@@ -61,7 +65,8 @@ def _shown(found: dict[str, Any]) -> None:
     body = found.pop("body", None)
     print()
     for name, value in found.items():
-        print(f"{name.replace('_', ' ') + ':':<20} {cell(value)}")
+        shown = written(value) if name in _MONEY and value is not None else cell(value)
+        print(f"{name.replace('_', ' ') + ':':<20} {shown}")
     if body is not None:
         print(f"\nas the model was sent it:\n{body['request']}")
         print(f"\nas it was answered{'' if body['whole'] else ' (its beginning)'}:\n{body['text'] or body['answer']}")

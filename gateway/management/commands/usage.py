@@ -95,7 +95,7 @@ def _print(found: dict[str, Any]) -> None:
     shown = [{name: row.get("name", row[name]), **{c: row[c] for c in _COLUMNS}} for row in rows]
     table([*shown, {name: "total", **{c: total[c] for c in _COLUMNS}}])
     if total["unpriced"]:
-        print(f"{total['unpriced']} requests were priced by nobody")
+        print(f"of these {total['unpriced']} without a price")
 
 
 def _decimal(row: dict[str, Any]) -> dict[str, Any]:
