@@ -16,11 +16,17 @@ import pytest
 
 from gateway.core.ledger import keys
 from gateway.core.snapshot import Catalog, Endpoints, LevelLimits, Policies
-from tests.gateway.cases.test_keys import counted, until
+from tests.gateway.cases.test_keys import counted
+from tests.gateway.cases.test_keys import until as soon
 from tests.gateway.edges import AUTH, EdgeProcess, chat, endpoint
 from tests.gateway.ledger.store import Store
 from tests.gateway.ledger.world import UNIT, held, level, model, money, purse, serve, tenancy
 from tests.gateway.upstreams import Call, engine
+
+
+async def until(true: object, timeout_s: float = 10) -> None:
+    """Several processes and a Redis that starts anew: a busy machine may take its time."""
+    await soon(true, timeout_s)
 
 
 @pytest.fixture(scope="module")
