@@ -295,6 +295,7 @@ class Externals:
         """The system's authorities, and those of the file that this machine names; made when first needed."""
         if self._tls is None and url.startswith("https:"):
             self._tls = ssl.create_default_context()
+            self._tls.minimum_version = ssl.TLSVersion.TLSv1_2  # some builds of Python allow older ones
             if self._ca_file:
                 try:
                     self._tls.load_verify_locations(self._ca_file)
