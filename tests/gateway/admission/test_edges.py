@@ -92,7 +92,7 @@ async def test_a_real_engine_gets_what_it_has_places_for(own_edge: EdgeProcess, 
                 await asyncio.sleep(0.02)
 
     async def one(http: httpx.AsyncClient, name: str) -> None:
-        body = chat(messages=[{"role": "user", "content": f"Tell me of {name}."}], max_tokens=48, ignore_eos=True)
+        body = chat(messages=[{"role": "user", "content": f"Tell me of {name}."}], max_tokens=400, ignore_eos=True)
         found = await http.post(CHAT, json=body, headers=auth(name))
         assert found.status_code == 200, found.text
         done.append(name)
