@@ -20,12 +20,14 @@ from llmgw.keys import engine_key
 from tests.gateway.edges import AUTH, EdgeProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-_databases = itertools.count(1)
+_databases = itertools.count()
+"""Of Redis: 1 is the shared edge's for the whole run, 2 to 12 go round among edges that live for a test; tests that
+bring no edge have 13 to 15."""
 
 
-def _edge_process(redis_url: str) -> EdgeProcess:
+def _edge_process(redis_url: str, database: int = 0) -> EdgeProcess:
     home = Path(tempfile.mkdtemp(prefix="llmgw-edge-"))
-    url = f"{redis_url}?db={next(_databases) % 15 + 1}"
+    url = f"{redis_url}?db={database or next(_databases) % 11 + 2}"
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return EdgeProcess(home, url)
@@ -39,7 +41,7 @@ def _end(edge: EdgeProcess) -> None:
 
 @pytest.fixture(scope="session")
 def shared_edge(redis_url: str) -> Iterator[EdgeProcess]:
-    edge = _edge_process(redis_url)
+    edge = _edge_process(redis_url, 1)
     edge.start()
     yield edge
     _end(edge)
