@@ -1,6 +1,6 @@
 """Kill one process after another under load for as long as asked, and see that money and books agree.
 
-LLMGW_FAULT_MINUTES=60 python -m pytest -s tests/e2e/test_faults.py
+FAULT_MINUTES=60 python -m pytest -s tests/e2e/test_faults.py
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pytest
 from tests.e2e.conftest import Cluster
 from tests.e2e.test_survival import Load, booked
 
-MINUTES = float(os.environ.get("LLMGW_FAULT_MINUTES", "0"))
+MINUTES = float(os.environ.get("FAULT_MINUTES", "0"))
 VICTIMS = ("edge", "web", "worker", "beat", "link", "metrics", "redis", "agent", "engine")
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(MINUTES * 60 + 600),
-    pytest.mark.skipif(not MINUTES, reason="takes as long as LLMGW_FAULT_MINUTES says, and it says nothing"),
+    pytest.mark.skipif(not MINUTES, reason="takes as long as FAULT_MINUTES says, and it says nothing"),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import floor
 
 from gateway.core.ledger.account import Account, Record
 from gateway.core.ledger.refusals import Limit
@@ -180,7 +181,8 @@ class Book:
         if over <= state.tokens:
             return self._until_aged(state, 2, over, now)  # true whatever is held will use
         lasts = _lasts(state)
-        expected = state.held * state.uses if state.lasts_ms > 0 and state.uses < 1 else state.held
+        # Whole tokens: Redis keeps the share in fourteen digits, and a hair must not decide which wait is told.
+        expected = floor(state.held * state.uses + 1e-6) if state.lasts_ms > 0 and state.uses < 1 else state.held
         over = state.tokens + expected + tokens - limit
         if over <= 0:
             return int(lasts)

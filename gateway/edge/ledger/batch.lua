@@ -109,7 +109,7 @@ local function lasts(s) return s.d > 0 and s.d or FIRST_GUESS_MS end
 local function until_tokens(s, tokens, limit)
   local over = s.t + s.h + tokens - limit
   if over <= s.t then return until_aged(s, 3, over) end -- true whatever is held will use
-  local expected = s.d > 0 and s.f < 1 and s.h * s.f or s.h
+  local expected = s.d > 0 and s.f < 1 and floor(s.h * s.f + 1e-6) or s.h
   over = s.t + expected + tokens - limit
   if over <= 0 then return lasts(s) end
   if over <= s.t then return math.max(lasts(s), until_aged(s, 3, over)) end
