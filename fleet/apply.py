@@ -92,23 +92,27 @@ class _Writing:
 
 
 def _place(w: _Writing, step: steps.Place) -> None:
-    node = w.node(step.node)
     spec = {"profile": msgspec.to_builtins(step.run), "source": msgspec.to_builtins(step.source)}
     if step.replica:
         replica = w.replica(step.replica)
     else:
         replica = models.Replica(model=step.model, state_since=w.now)
         replica.save(force_insert=True)
-    shard = models.Shard.objects.create(
-        replica=replica,
-        node=node,
-        port=step.port,
-        devices=list(step.devices),
-        cpu_cores=step.cpu_cores,
-        memory_bytes=step.memory_bytes,
-    )
-    models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in step.devices)
-    w.nodes.add(node.pk)
+    for rank, seat in enumerate(step.seats):
+        node = w.node(seat.node)
+        shard = models.Shard.objects.create(
+            replica=replica,
+            rank=rank,
+            node=node,
+            port=seat.port,
+            devices=list(seat.devices),
+            cpu_cores=seat.cpu_cores,
+            memory_bytes=seat.memory_bytes,
+        )
+        models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in seat.devices)
+        w.nodes.add(node.pk)
+    replica.fabric, replica.meeting_port = step.fabric, step.meeting_port
+    replica.save(update_fields=["fabric", "meeting_port"])
     w.move(replica, State.STARTING, profile=step.profile, spec=spec, reason="", reason_code="", next_try_at=None)
 
 

@@ -148,6 +148,10 @@ class Replica(models.Model):
     """Failed starts in a row."""
     next_try_at = models.DateTimeField(null=True, blank=True)
     incarnation = models.PositiveIntegerField(default=1)
+    fabric = models.CharField(max_length=120, blank=True)
+    """What joins the nodes of a replica on several (fleet.core.plan Place)."""
+    meeting_port = models.PositiveIntegerField(null=True, blank=True)
+    """At the node of rank 0."""
     stale = models.BooleanField(default=False)
     """Its definition has changed since it was placed."""
     adopted = models.BooleanField(default=False)
@@ -186,6 +190,10 @@ class Shard(models.Model):
     address = models.CharField(max_length=80, blank=True)
     progress = models.FloatField(null=True)
     memory_measured_bytes = models.PositiveBigIntegerField(null=True)
+    devices_memory = models.JSONField(default=dict)
+    """{device: bytes} that its processes hold on each card, measured."""
+    took = models.JSONField(default=dict)
+    """agent.wire Took as builtins: how long the parts of its start took."""
 
     class Meta:
         ordering = ["replica", "rank"]

@@ -70,6 +70,12 @@ class GpuFacts:
     power_limit_w: float | None = None
     utilization_percent: float | None = None
     """Of an instance never known: no driver measures it."""
+    sm_active_percent: float | None = None
+    """How much of the chip works, by its profiling counters: SMs with work, warps resident on them, tensor cores,
+    memory. Of an instance never known."""
+    sm_occupancy_percent: float | None = None
+    tensor_active_percent: float | None = None
+    dram_active_percent: float | None = None
     bus_id: str | None = None
     """`0000:18:00.0`, as the kernel writes it."""
     numa_node: int | None = None
@@ -119,6 +125,15 @@ class PortFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class FabricFacts:
+    """A fabric that an operator named in agent.yaml, and the adapters that he said are on it (`mlx5_0`, or
+    `mlx5_0:1` for one port)."""
+
+    name: str
+    adapters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFacts:
     """An engine as it was found on the node. `problem` says why it cannot be used."""
 
@@ -127,6 +142,8 @@ class EngineFacts:
     build: str | None = None
     path: str | None = None
     problem: str | None = None
+    installing: str | None = None
+    """What its installation does now, in the node's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +174,6 @@ class NodeFacts:
     """None: not asked or not known. Empty: asked, and there is none."""
     rdma_ports: tuple[PortFacts, ...] | None = None
     engines: tuple[EngineFacts, ...] | None = None
+    fabrics: tuple[FabricFacts, ...] | None = None
+    weights: tuple[str, ...] | None = None
+    """Sources (`agent.wire.shard.Source.url`) whose weights lie whole on this node."""

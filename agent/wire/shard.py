@@ -26,10 +26,49 @@ class Profile:
     memory_bytes: int | None = None
     """Reserved of the node's memory by placement."""
     gpus: int = 0
+    """Cards on each node: of one rank."""
     gpu_class: str | None = None
     embeddings: bool = False
     startup_timeout_s: float = 300.0
     stop_grace_s: float = 10.0
+    tp: int | None = None
+    """Ways by tensor parallel, over all nodes; None: the engine's own default for its cards."""
+    pp: int | None = None
+    """Stages by pipeline parallel, over all nodes."""
+    nodes: int = 1
+    """Nodes that one replica spreads over; each runs one rank of it."""
+    executor: str | None = None
+    """How an engine that knows several ties its ranks together: vLLM's `mp` or `ray`."""
+    gpu_min_capability: float | None = None
+    """Cards by requirement instead of by class: at least this compute capability (8.9) …"""
+    gpu_min_memory_bytes: int | None = None
+    """… and this much memory each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What one rank's traffic to the others goes over. `kind`: nvlink | infiniband | roce | ethernet."""
+
+    name: str
+    kind: str
+    adapters: tuple[str, ...] = ()
+    """This node's ports on it, as NCCL writes them: `mlx5_0:1`."""
+    gid_index: int | None = None
+    """RoCE: of the version 2 entry."""
+    interface: str | None = None
+    """The network device for what is not RDMA; None: as the kernel routes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The ranks of one replica, as each of them is told. The leader is rank 0."""
+
+    addresses: tuple[str, ...]
+    """Of the nodes, by rank."""
+    port: int
+    """At the leader: where the workers meet it."""
+    fabric: Fabric | None = None
+    """None: one nobody named, over the nodes' addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +97,8 @@ class ShardSpec:
     devices: tuple[int, ...] = ()
     incarnation: int = 1
     """Raised by the control plane to ask for a fresh start; the same number is the same run."""
+    gang: Gang | None = None
+    """Where `world_size` is above one."""
 
     @property
     def fingerprint(self) -> str:
@@ -79,6 +120,25 @@ def _told(value: Any) -> Any:
 
 def _default(f: Field[Any]) -> Any:
     return f.default_factory() if f.default_factory is not MISSING else f.default
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """What a shard's processes hold on one card, measured."""
+
+    device: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds that the parts of a start took, each once it is over."""
+
+    fetch_s: float | None = None
+    start_s: float | None = None
+    """From the process's start to its first answer."""
+    load_s: float | None = None
+    """From there to ready."""
 
 
 class ShardState(StrEnum):
@@ -117,3 +177,5 @@ class ShardObserved:
     adopted: bool | None = None
     replica_id: str | None = None
     model: str | None = None
+    devices_memory: tuple[DeviceMemory, ...] | None = None
+    took: Took | None = None

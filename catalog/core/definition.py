@@ -18,11 +18,32 @@ from catalog.core.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the week with its own bounds. `days`: mon … sun, in the cluster's time zone; `start` and `end` are
+    minutes of the day, and one whose end is not after its start goes past midnight."""
+
+    days: tuple[str, ...]
+    start: int
+    end: int
+    min: int
+    max: int | None = None
+    """None: the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling:
-    """Replicas wanted: always `min`; load scaling up to `max` comes with its issue."""
+    """Replicas wanted: always `min`, by load up to `max`; `min` 0 below a `max` is loading on demand, and both 0 a
+    model that is kept and not run. The first window that holds says otherwise."""
 
     min: int = 1
     max: int = 1
+    idle_timeout_s: float = 900.0
+    """An on-demand model that nobody asked for this long is stopped."""
+    schedule: tuple[Window, ...] = ()
+    prewarm_s: float = 0.0
+    """A window's replicas are started this long before it opens."""
+    prewarm_weekly: bool = False
+    """On demand: start it ahead of the hours in which it was asked for in the weeks before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,10 @@ def _write(row: models.Shard, news: ShardObserved | None, now: datetime) -> bool
         row.address = news.address or ""
         row.progress = news.progress
         row.memory_measured_bytes = news.memory_bytes or row.memory_measured_bytes
+        if news.devices_memory is not None:
+            row.devices_memory = {str(m.device): m.memory_bytes for m in news.devices_memory}
+        if news.took is not None:
+            row.took = msgspec.to_builtins(news.took)
         row.since = datetime.fromtimestamp(news.since, UTC) if news.since is not None else row.since
     row.observed_at = now
     row.save()

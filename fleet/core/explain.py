@@ -31,9 +31,10 @@ def explain(world: World, wanted: WantedModel) -> Explanation:
     )
     match placement.place(wanted, rooms, world.settings):
         case Place() as step:
-            sentence = f"one more replica of {wanted.name} would go to {step.node} with profile {step.profile}"
-            if step.devices:
-                sentence += f", on {cards.told(cards.of(rooms[step.node].node.facts) or (), step.devices)}"
-            return Explanation(wanted.name, sentence, candidates, (step.node, step.profile), step.devices)
+            seat = step.leader
+            sentence = f"one more replica of {wanted.name} would go to {seat.node} with profile {step.profile}"
+            if seat.devices:
+                sentence += f", on {cards.told(cards.of(rooms[seat.node].node.facts) or (), seat.devices)}"
+            return Explanation(wanted.name, sentence, candidates, (seat.node, step.profile), seat.devices)
         case unplaced:
             return Explanation(wanted.name, unplaced.reason.sentence, candidates)

@@ -13,7 +13,7 @@ from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
 from fleet.core import cards, rank
 from fleet.core.feasibility import Need, rejections
-from fleet.core.plan import Place
+from fleet.core.plan import Place, Seat
 from fleet.core.room import Room, first_free
 from fleet.core.world import ShardView, WantedModel
 from llmgw.cluster.core.settings import FleetSettings
@@ -101,9 +101,8 @@ def _take(wanted: WantedModel, profile: ProfileDefinition, room: Room, settings:
     cpu_cores, memory_bytes = run.cpu_cores or 0, run.memory_bytes or 0
     room.take(wanted.name, ShardView(0, room.node.id, port, devices, cpu_cores, memory_bytes))
     source = wanted.source(profile)
-    return Place(
-        wanted.name, run.name, run, source, room.node.id, port, devices, cpu_cores, memory_bytes, replica=replica
-    )
+    seat = Seat(room.node.id, port, devices, cpu_cores, memory_bytes)
+    return Place(wanted.name, run.name, run, source, (seat,), replica=replica)
 
 
 def _summary(wanted: WantedModel, judged: list[Candidate]) -> Reason:

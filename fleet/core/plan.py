@@ -9,19 +9,34 @@ from agent.wire.shard import Profile, ShardState, Source
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """What one rank gets of its node."""
+
+    node: str
+    port: int
+    devices: tuple[int, ...] = ()
+    cpu_cores: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Put a replica on a node: `replica` is a pending one's id, or "" for a new one."""
+    """Put a replica on nodes, a seat a rank, the leader's first. `replica` is a pending one's id; "": a new one."""
 
     model: str
     profile: str
     run: Profile
     source: Source
-    node: str
-    port: int
-    devices: tuple[int, ...]
-    cpu_cores: int
-    memory_bytes: int
+    seats: tuple[Seat, ...]
     replica: str = ""
+    fabric: str = ""
+    """What joins the nodes of several: a fabric's name, or `nvlink CLUSTER/CLIQUE`."""
+    meeting_port: int | None = None
+    """At the leader's node: where the ranks of several meet."""
+
+    @property
+    def leader(self) -> Seat:
+        return self.seats[0]
 
 
 @dataclass(frozen=True, slots=True)

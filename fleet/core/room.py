@@ -54,6 +54,8 @@ def of(world: World) -> dict[str, Room]:
     for replica in world.replicas:
         for shard in replica.shards:
             if shard.node in rooms:
+                if shard.rank == 0 and replica.meeting_port is not None:
+                    rooms[shard.node].ports.add(replica.meeting_port)
                 if replica.state is State.PARKED:
                     rooms[shard.node].ports.add(shard.port)  # it runs nothing, and its row still names the port
                 else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.wire.facts import NodeFacts
@@ -40,6 +41,8 @@ class ShardView:
     cpu_cores: int = 0
     memory_bytes: int = 0
     memory_measured_bytes: int | None = None
+    devices_memory: dict[int, int] = field(default_factory=dict)
+    """Bytes that its processes hold on each card, measured."""
     observed: ShardState | None = None
 
 
@@ -58,6 +61,8 @@ class ReplicaView:
     failures: int = 0
     next_try_at: float | None = None
     incarnation: int = 1
+    fabric: str = ""
+    meeting_port: int | None = None
     stale: bool = False
     reason_code: str = ""
     reason: str = ""
@@ -82,6 +87,17 @@ class StrayView:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """What the gateways told of a model: requests that wait for a replica or in its queue, requests being answered, and
+    when somebody last asked for it (Unix seconds)."""
+
+    waiting: int = 0
+    in_flight: int = 0
+    waiting_since: float | None = None
+    last_asked: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """One consistent look at the fleet. `version` is what must not have moved when a plan is committed."""
 
@@ -91,6 +107,8 @@ class World:
     synced: bool = True
     """Every known node has reported, or its grace is over: only now may anything be stopped."""
     settings: FleetSettings = field(default_factory=FleetSettings)
+    demand: Mapping[str, Demand] = field(default_factory=dict)
+    """By model; without an entry nobody has asked."""
     version: int = 0
 
 

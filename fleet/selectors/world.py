@@ -47,7 +47,7 @@ def load_world(now: float) -> core.World:
         now=now,
     )
     views = tuple(node_view(n, link_since, fleet.node_lost_s, now) for n in nodes)
-    return core.World(views, replicas, strays, synced, fleet, version)
+    return core.World(views, replicas, strays, synced, fleet, version=version)
 
 
 def load_wanted() -> tuple[core.WantedModel, ...]:
@@ -92,6 +92,8 @@ def replica_view(row: models.Replica, shards: tuple[core.ShardView, ...]) -> cor
         failures=row.failures,
         next_try_at=stamp(row.next_try_at),
         incarnation=row.incarnation,
+        fabric=row.fabric,
+        meeting_port=row.meeting_port,
         stale=row.stale,
         reason_code=row.reason_code,
         reason=row.reason,
@@ -108,6 +110,7 @@ def shard_view(row: models.Shard, node: str) -> core.ShardView:
         cpu_cores=row.cpu_cores,
         memory_bytes=row.memory_bytes,
         memory_measured_bytes=row.memory_measured_bytes,
+        devices_memory={int(device): held for device, held in row.devices_memory.items()},
         observed=ShardState(row.observed) if row.observed else None,
     )
 

@@ -15,6 +15,7 @@ from agent.wire.codec import MAX_BYTES, BadMessage, UnknownMessage, decode, enco
 from agent.wire.facts import (
     DomainFacts,
     EngineFacts,
+    FabricFacts,
     GpuFacts,
     HolderFacts,
     NodeFacts,
@@ -35,7 +36,7 @@ from agent.wire.messages import (
     Settings,
     Welcome,
 )
-from agent.wire.shard import Profile, ShardObserved, ShardSpec, ShardState, Source
+from agent.wire.shard import DeviceMemory, Fabric, Gang, Profile, ShardObserved, ShardSpec, ShardState, Source, Took
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -53,6 +54,12 @@ PROFILE = Profile(
     embeddings=False,
     startup_timeout_s=120.0,
     stop_grace_s=5.0,
+    tp=4,
+    pp=2,
+    nodes=2,
+    executor="mp",
+    gpu_min_capability=8.9,
+    gpu_min_memory_bytes=40 * 2**30,
 )
 SPEC = ShardSpec(
     shard_id="r-0123456789.0",
@@ -66,6 +73,7 @@ SPEC = ShardSpec(
     world_size=1,
     devices=(0, 2),
     incarnation=3,
+    gang=Gang(("10.0.0.2", "10.0.0.3"), 18900, Fabric("ib-a", "roce", ("mlx5_0:1",), 3, "ens1")),
 )
 OBSERVED = ShardObserved(
     shard_id="r-0123456789.0",
@@ -83,6 +91,8 @@ OBSERVED = ShardObserved(
     adopted=True,
     replica_id="r-0123456789",
     model="tiny",
+    devices_memory=(DeviceMemory(0, 41_000_000_000),),
+    took=Took(1.5, 2.5, 30.25),
 )
 FACTS = NodeFacts(
     hostname="n1",
@@ -114,6 +124,10 @@ FACTS = NodeFacts(
             power_w=90.5,
             power_limit_w=350.0,
             utilization_percent=12.0,
+            sm_active_percent=11.0,
+            sm_occupancy_percent=10.0,
+            tensor_active_percent=9.0,
+            dram_active_percent=8.0,
             bus_id="0000:18:00.0",
             numa_node=1,
             adapters=("mlx5_0",),
@@ -147,7 +161,9 @@ FACTS = NodeFacts(
             4,
         ),
     ),
-    engines=(EngineFacts("llamacpp", "2026.10", "xllamacpp", "/usr/bin/python3", "a problem"),),
+    engines=(EngineFacts("llamacpp", "2026.10", "xllamacpp", "/usr/bin/python3", "a problem", "unpacking"),),
+    fabrics=(FabricFacts("ib-a", ("mlx5_0",)),),
+    weights=("starter:tiny",),
 )
 MESSAGES: dict[str, Message] = {
     "hello": Hello("n1", 1, 1, "0.1.0", "boot", "instance"),

@@ -28,7 +28,10 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
             case steps.Place():
                 name = step.replica or next(names)
                 before = replicas.get(name) or ReplicaView(name, step.model, State.PENDING, now, created=now)
-                place = ShardView(0, step.node, step.port, step.devices, step.cpu_cores, step.memory_bytes)
+                shards = tuple(
+                    ShardView(rank, s.node, s.port, s.devices, s.cpu_cores, s.memory_bytes)
+                    for rank, s in enumerate(step.seats)
+                )
                 replicas[name] = before
                 move(
                     name,
@@ -36,7 +39,9 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
                     profile=step.profile,
                     run=step.run,
                     source=step.source,
-                    shards=(place,),
+                    shards=shards,
+                    fabric=step.fabric,
+                    meeting_port=step.meeting_port,
                     reason="",
                     reason_code="",
                 )

@@ -182,8 +182,8 @@ def test_nothing_new_goes_where_nothing_may_go(situation: Situation) -> None:
     by_id = {n.id: n for n in world.nodes}
     for step in plan(world, wanted, NOW).steps:
         if isinstance(step, Place):
-            node = by_id[step.node]
-            assert node.connected
-            assert node.reported
-            assert not node.cordoned
-            assert not node.lost
+            for node in (by_id[seat.node] for seat in step.seats):
+                assert node.connected
+                assert node.reported
+                assert not node.cordoned
+                assert not node.lost

@@ -250,7 +250,7 @@ def test_the_store_itself_refuses_a_second_claim_on_a_card() -> None:
     source = load_world(time.time()).replicas[0].source
     assert run is not None
     assert source is not None
-    step = steps.Place("tiny", "cpu", run, source, "n1", 18200, (0,), 1, 0)
+    step = steps.Place("tiny", "cpu", run, source, (steps.Seat("n1", 18200, (0,), 1, 0),))
     held = leases.take(apply.LEASE, "somebody", 10)
     with pytest.raises(apply.Stale):
         apply.commit(steps.Plan((step,)), version=load_world(time.time()).version, held=held, now=time.time())

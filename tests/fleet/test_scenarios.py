@@ -193,8 +193,12 @@ def told(step: steps.Step) -> str:
     """A step as scenarios write it."""
     match step:
         case steps.Place():
-            told = f"place {step.replica or 'a'} {step.model} on {step.node} port {step.port}".replace(" a ", " ", 1)
-            return told + (f" devices {', '.join(map(str, step.devices))}" if step.devices else "")
+            told = f"place {step.replica or 'a'} {step.model} on ".replace(" a ", " ", 1)
+            told += " and ".join(
+                f"{s.node} port {s.port}" + (f" devices {', '.join(map(str, s.devices))}" if s.devices else "")
+                for s in step.seats
+            )
+            return told + (f" over {step.fabric}" if step.fabric else "")
         case steps.Want():
             return f"want {step.model}: {step.reason}"
         case steps.Hold() | steps.Lose() | steps.Drain() | steps.Stop():
