@@ -14,7 +14,7 @@ from agent.wire.reason import Reason
 from catalog import pricing
 from catalog.core import definition as core
 from catalog.core import outside
-from catalog.core.definition import Definition
+from catalog.core.definition import Definition, Scaling
 from catalog.core.prices import WrittenPrice
 from catalog.core.reading import read
 from catalog.core.writing import written
@@ -251,6 +251,6 @@ def _state(found: Entry, serving: Serving | None, outside: tuple[OutsideKey, ...
         return "stopped"
     if found.definition.external is not None:
         return "no usable key" if outside and not any(k.usable for k in outside) else "serving"
-    if found.definition.scaling.min == 0:
+    if found.definition.scaling == Scaling(0, 0):
         return "not running"
     return serving.state if serving else "unknown"

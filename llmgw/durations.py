@@ -22,3 +22,14 @@ def seconds(value: Any) -> float | None:
         return None
     hours, minutes, rest, ms = (int(g or 0) for g in match.groups())
     return hours * 3600 + minutes * 60 + rest + ms / 1000
+
+
+def written(value: float) -> str | float:
+    """The same duration as people write it: `90s`, `5m`, `2h`; one that is no whole number of seconds stays one."""
+    if value != int(value):
+        return value
+    hours, rest = divmod(int(value), 3600)
+    minutes, left = divmod(rest, 60)
+    if hours and not rest:
+        return f"{hours}h"
+    return f"{hours * 60 + minutes}m" if (hours or minutes) and not left else f"{int(value)}s"

@@ -9,7 +9,7 @@ from typing import Any
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
-from catalog.core import outside, prices, slo
+from catalog.core import outside, prices, scaling, slo
 from catalog.core import source as sources
 from catalog.core.definition import EXTERNAL, Definition, ProfileDefinition, Scaling
 from catalog.core.fields import Fields
@@ -28,11 +28,6 @@ _LATER = {
     "adapters": "LoRA adapters",
     "max_loaded_adapters": "LoRA adapters",
     "eval": "quality gates",
-}
-_LATER_SCALING = {
-    "idle_timeout": "loading on demand",
-    "schedule": "scaling by the clock",
-    "prewarm": "scaling by the clock",
 }
 _LATER_PROFILE = {
     "tp": "tensor parallel",
@@ -90,7 +85,7 @@ def _definition(fields: Fields, problems: list[Reason]) -> Definition:
         developer_role=developer_role,
         context_length=context_length,
         max_output=max_output,
-        scaling=Scaling(0, 0) if external else _scaling(fields),
+        scaling=Scaling(0, 0) if external else scaling.read(fields),
         routing_profile=_routing_profile(fields),
         description=fields.text("description"),
         licence=fields.text("licence") or fields.text("license"),
@@ -123,30 +118,6 @@ def _capabilities(fields: Fields) -> tuple[tuple[str, ...], bool | None, bool | 
     if not kinds:
         fields.problem("a model answers at least one of chat, completions, embeddings")
     return kinds, tools, json_schema, vision
-
-
-def _scaling(fields: Fields) -> Scaling:
-    """Without a word on scaling a model is kept and not run: nobody's request starts what nobody meant to run."""
-    written = fields.take("scaling") is not None
-    scaling = fields.table("scaling")
-    least = scaling.whole("min", None, 0, 1000)
-    most = scaling.whole("max", None, 0, 1000)
-    scaling.done(_LATER_SCALING)
-    if not written:
-        return Scaling(0, 0)
-    if least is None:
-        least = 1 if most is None else min(1, most)
-    if most is None:
-        most = least
-    if most < least:
-        scaling.problem(f"max ({most}) is below min ({least})")
-    elif least == 0 < most:
-        scaling.problem(
-            f"min 0 with max {most} is loading on demand, which this version does not do: "
-            "say min: 1, or min: 0 and max: 0 to keep the model without running it",
-            "not_supported",
-        )
-    return Scaling(least, most)
 
 
 def _routing_profile(fields: Fields) -> str:

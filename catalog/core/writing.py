@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from catalog.core import prices, slo
+from catalog.core import prices, scaling, slo
 from catalog.core.definition import Definition, External, ProfileDefinition
 from catalog.core.fields import GIB
+from llmgw.durations import written as duration
 
 _CHAT = ("chat", "completions")
 
@@ -39,7 +40,7 @@ def written(definition: Definition) -> dict[str, Any]:
         "capabilities": capabilities,
         **prices.written(definition.prices),
         "slo": slo.written(definition.slo),
-        "scaling": None if definition.external else {"min": definition.scaling.min, "max": definition.scaling.max},
+        "scaling": None if definition.external else scaling.written(definition.scaling),
         "profiles": [_profile(p) for p in definition.profiles],
     }
     return _short(shape)
@@ -67,8 +68,8 @@ def _profile(profile: ProfileDefinition) -> dict[str, Any]:
             "min_disk_gb": _gib(profile.min_disk_bytes),
             "gpu_class": run.gpu_class,
             "gpus": None if run.gpus == (1 if run.gpu_class else 0) else run.gpus,
-            "startup_timeout": None if run.startup_timeout_s == 300.0 else _duration(run.startup_timeout_s),
-            "stop_grace": None if run.stop_grace_s == 10.0 else _duration(run.stop_grace_s),
+            "startup_timeout": None if run.startup_timeout_s == 300.0 else duration(run.startup_timeout_s),
+            "stop_grace": None if run.stop_grace_s == 10.0 else duration(run.stop_grace_s),
             "labels": dict(profile.labels),
             "env": dict(run.env),
             "args": list(run.args),
@@ -96,10 +97,3 @@ def _gib(size: int | None) -> float | int | None:
     if size is None:
         return None
     return size // GIB if size % GIB == 0 else size / GIB
-
-
-def _duration(seconds: float) -> str | float:
-    if seconds != int(seconds):
-        return seconds
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m" if minutes and not rest else f"{int(seconds)}s"

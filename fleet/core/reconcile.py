@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from agent.wire.reason import Reason
 from agent.wire.shard import ShardState
-from fleet.core import adoption, placement, room
+from fleet.core import adoption, placement, room, scale
 from fleet.core.plan import (
     STOPS,
     Adopt,
@@ -52,6 +52,7 @@ class _Pass:
         self.world, self.wanted, self.now = world, wanted, now
         self.nodes = {n.id: n for n in world.nodes}
         self.models = {w.name: w for w in wanted}
+        self.counts = scale.counts(world, wanted, now)
         self.rooms = room.of(world)
         self.memory: placement.Memory = {}
         self.places = 0
@@ -124,7 +125,7 @@ class _Pass:
                 continue
             fresh = self._fresh(wanted, self.by_model.get(wanted.name, []))
             has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0)
-            if has >= wanted.replicas:
+            if has >= self.counts[wanted.name].replicas:
                 continue
             step = adoption.adopt(stray, wanted)
             if step is not None:
@@ -136,12 +137,11 @@ class _Pass:
 
     def _even_out(self, name: str, replicas: list[ReplicaView], adopted: int) -> None:
         wanted = self.models.get(name)
-        count = wanted.replicas if wanted is not None else 0
+        count = self.counts[name].replicas if wanted is not None else 0
         if wanted is None or count == 0:
-            code = "model_stopped" if wanted is not None else "model_removed"
-            why = f"the model {name} was {'stopped' if wanted is not None else 'removed'}"
+            removed = Reason("model_removed", f"the model {name} was removed")
             for replica in replicas:
-                self._end(replica, Reason(code, why))
+                self._end(replica, removed if wanted is None else self.counts[name].reason)
             return
         for replica in replicas:
             stale = self._stale(wanted, replica)

@@ -9,7 +9,7 @@ from agent.wire.facts import NodeFacts
 from agent.wire.shard import Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
 from fleet.core.replica import State
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.settings import FleetSettings, ServingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,11 @@ class World:
     settings: FleetSettings = field(default_factory=FleetSettings)
     demand: Mapping[str, Demand] = field(default_factory=dict)
     """By model; without an entry nobody has asked."""
+    targets: Mapping[str, int] = field(default_factory=dict)
+    """By model: how many replicas its load asks for (`fleet.core.autoscale`)."""
+    serving: ServingSettings = field(default_factory=ServingSettings)
+    time_zone: str = "UTC"
+    """By whose clock schedules are read."""
     version: int = 0
 
 
@@ -122,10 +127,6 @@ class WantedModel:
     @property
     def name(self) -> str:
         return self.definition.name
-
-    @property
-    def replicas(self) -> int:
-        return 0 if self.stopped else max(self.definition.scaling.min, 0)
 
     @property
     def profiles(self) -> tuple[ProfileDefinition, ...]:

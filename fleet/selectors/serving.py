@@ -9,12 +9,14 @@ from django.utils import timezone
 
 from catalog import selectors as catalog
 from fleet import models
+from fleet.core import scale
 from fleet.core import world as core
 from fleet.core.replica import State
 from fleet.core.states import Copy, ModelState, model_state
 from fleet.selectors.world import LINK_LEASE, facts_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.zones import known
 
 _ANSWERING = (State.READY, State.DRAINING)
 
@@ -64,6 +66,8 @@ def endpoints() -> list[ServingReplica]:
 def model_states() -> dict[str, ModelState]:
     """Of every model that runs here: `serving`, or why not and when to come again (`reason`, `retry_after_s`)."""
     now = timezone.now().timestamp()
+    settings = cluster_settings.in_force()
+    zone = known(cluster_settings.time_zone(settings))
     lost = _lost_nodes()
     placed: dict[int, list[tuple[int, float | None]]] = defaultdict(list)
     for replica_id, node_id, progress in models.Shard.objects.values_list("replica_id", "node_id", "progress"):
@@ -80,11 +84,13 @@ def model_states() -> dict[str, ModelState]:
                 progress=min((p for _, p in placed[r.pk] if p is not None), default=None),
             )
         )
-    return {
-        d.name: model_state(d.name, stopped=stopped, wanted=d.scaling.min, copies=copies[d.name], now=now)
-        for d, stopped in catalog.wanted()
-        if d.external is None
-    }
+    found: dict[str, ModelState] = {}
+    for d, stopped in catalog.wanted():
+        if d.external is None:
+            wanted = core.WantedModel(d, stopped)
+            count = scale.count(wanted, core.Demand(), now, settings.serving, zone=zone).replicas
+            found[d.name] = model_state(d.name, stopped=stopped, wanted=count, copies=copies[d.name], now=now)
+    return found
 
 
 def standing() -> dict[str, catalog.Serving]:

@@ -31,7 +31,8 @@ PARTS = ("fleet", "catalog", "policies")
 def load_world(now: float) -> core.World:
     """The fleet as it stands. The version is read first: what changes later makes a plan stale."""
     version = fleet_version()
-    fleet = cluster_settings.in_force().fleet
+    settings = cluster_settings.in_force()
+    fleet = settings.fleet
     link_since = leases.oldest_start(LINK_LEASE, now)
     nodes = list(models.Node.objects.all())
     shards: dict[int, list[core.ShardView]] = defaultdict(list)
@@ -47,7 +48,16 @@ def load_world(now: float) -> core.World:
         now=now,
     )
     views = tuple(node_view(n, link_since, fleet.node_lost_s, now) for n in nodes)
-    return core.World(views, replicas, strays, synced, fleet, version=version)
+    return core.World(
+        views,
+        replicas,
+        strays,
+        synced,
+        fleet,
+        serving=settings.serving,
+        time_zone=cluster_settings.time_zone(settings),
+        version=version,
+    )
 
 
 def load_wanted() -> tuple[core.WantedModel, ...]:

@@ -167,8 +167,6 @@ def test_what_is_no_mapping_is_refused_in_one_sentence(raw: Any) -> None:
         ({"sha256": "abc"}, "64 hexadecimal digits"),
         ({"capabilities": {"chat": False, "completions": False}}, "at least one of"),
         ({"capabilities": {"chat": "yes"}}, "true or false"),
-        ({"scaling": {"min": 0, "max": 1}}, "loading on demand"),
-        ({"scaling": {"min": 1, "idle_timeout": "5m"}}, "idle_timeout (loading on demand) is not supported"),
         ({"adapters": []}, "adapters (LoRA adapters) is not supported"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "tp": 2}]}, "tp (tensor parallel) is not supported"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "weight": float("nan")}]}, "weight must be a number"),

@@ -2,8 +2,9 @@
 
 world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b cards=CLASS,CLASS! links=0-1:4,2-3:4
                                   numa=0,0,1,1 switch taken=PORT]
-                                  model M [min= cores= memory= label= gpus= gpu=CLASS]
-                                  model M stopped | model M removed
+                                  model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
+                                  model M stopped | model M removed | load M REPLICAS
+                                  asked M [waiting=] | system stopped [note] | system started | at WEEKDAY HH:MM
                                   replica R of M on N STATE | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
@@ -13,21 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from agent.wire.facts import INSTANCES, EngineFacts, GpuFacts, NodeFacts, NvLink
 from agent.wire.shard import Profile, ShardSpec, ShardState, Source
-from catalog.core.definition import Definition, ProfileDefinition, Scaling
+from catalog.core.definition import Definition, ProfileDefinition, Scaling, Window
+from catalog.core.scaling import DAYS
 from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
-from fleet.core.world import NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
+from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
+from llmgw.cluster.core.settings import ServingSettings
 from tests.fleet.simulate import apply
 
 FOLDER = Path(__file__).parent / "scenarios"
 GIB = 1024**3
+MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def _cards(words: str) -> Iterator[GpuFacts]:
@@ -54,6 +59,12 @@ def joined(cards: Sequence[GpuFacts], how: str, words: str) -> tuple[GpuFacts, .
     return tuple(found.values())
 
 
+def _window(words: str) -> Window:
+    """08:00-18:00:3 holds every day."""
+    start, end = ((int(clock[:2]) * 60 + int(clock[3:])) for clock in (words[:5], words[6:11]))
+    return Window(DAYS, start, end, int(words[12:]))
+
+
 class Stage:
     """The world while a scenario plays."""
 
@@ -78,6 +89,17 @@ class Stage:
                 self._replicas([self._seen(r, State(state)) if r.id == name else r for r in self.world.replicas])
             case ["stray", name, "of", model, "on", node, state, *rest]:
                 self._stray(name, model, node, ShardState(state), "foreign" in rest)
+            case ["load", name, count]:
+                self.world = replace(self.world, targets={**self.world.targets, name: int(count)})
+            case ["asked", name, *rest]:
+                waiting = int(dict(w.split("=") for w in rest).get("waiting", 0))
+                demand = Demand(waiting=waiting, last_asked=self.now)
+                self.world = replace(self.world, demand={**self.world.demand, name: demand})
+            case ["system", word, *note]:
+                self.world = replace(self.world, serving=ServingSettings(word == "stopped", " ".join(note)))
+            case ["at", day, clock]:
+                moment = MONDAY + timedelta(days=DAYS.index(day), hours=int(clock[:2]), minutes=int(clock[3:]))
+                self.now = moment.timestamp()
             case ["unsynced" | "synced" as word]:
                 self.world = replace(self.world, synced=word == "synced")
             case ["after", seconds]:
@@ -163,7 +185,10 @@ class Stage:
             labels = dict([options["label"].split(":")]) if "label" in options else {}
             count = int(options.get("min", 1))
             profile = ProfileDefinition(run, labels=labels)
-            self.models[name] = WantedModel(Definition(name, "starter:tiny", (profile,), scaling=Scaling(count, count)))
+            most = int(options.get("max", count))
+            windows = tuple(_window(w[7:]) for w in words if w.startswith("window="))
+            scaling = Scaling(count, most, schedule=windows, prewarm_s=60.0 * float(options.get("prewarm", 0)))
+            self.models[name] = WantedModel(Definition(name, "starter:tiny", (profile,), scaling=scaling))
 
     def _replica(self, name: str, model: str, node: str, state: State) -> None:
         run = self.models[model].definition.profiles[0].run if model in self.models else Profile("cpu", "llamacpp")

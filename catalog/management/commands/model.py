@@ -79,7 +79,7 @@ def _change(file: str, no_source_check: bool) -> list[dict[str, Any]]:
 
 def _told(done: models.Done) -> dict[str, Any]:
     found = selectors.entry(done.name)
-    resting = found.definition is not None and not found.definition.external and found.definition.scaling.min == 0
+    resting = found.definition is not None and not found.definition.external and found.definition.scaling.max == 0
     hint = "its definition asks for no replica (scaling: {min: 1} runs one)" if resting else ""
     if found.definition is not None and found.definition.external is not None:
         hint = external_hint(found.definition.external)

@@ -27,6 +27,7 @@ MicroUnits = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=64)]
 TagKey = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+Note = Annotated[str, msgspec.Meta(max_length=200)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -79,6 +80,14 @@ class FleetSettings:
     drain_s: Seconds = 10.0
     first_port: Port = 18100
     last_port: Port = 18999
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings:
+    """`stopped`: every model is taken down and every request answered 503, until it is false again; `note` says why."""
+
+    stopped: bool = False
+    note: Note = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,7 @@ class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
+    serving: ServingSettings = field(default_factory=ServingSettings)
     keys: KeySettings = field(default_factory=KeySettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     keep: KeepSettings = field(default_factory=KeepSettings)

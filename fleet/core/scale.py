@@ -1,0 +1,100 @@
+"""How many replicas a model wants now, and why: what people set, the clock, those who ask, and the load. Pure.
+
+The reconciler asks this for every model in every pass. What the load asks for (`load`) is worked out beside it, by
+`fleet.core.autoscale`, and is only ever a wish between the bounds that hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from agent.wire.reason import Reason
+from fleet.core import schedule
+from fleet.core.schedule import Bounds
+from fleet.core.world import Demand, WantedModel, World
+from llmgw.cluster.core.settings import ServingSettings
+from llmgw.zones import known
+
+SYSTEM_STOPPED = "system_stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`replicas` are wanted now, for `reason`. `on_demand`: it loads when somebody asks, and may be stopped for
+    another; `most`: beyond which the load cannot drive it."""
+
+    replicas: int
+    reason: Reason
+    on_demand: bool = False
+    most: int = 0
+
+
+def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[str, Count]:
+    """Of every model, by name."""
+    zone = known(world.time_zone)
+    return {
+        w.name: count(
+            w,
+            world.demand.get(w.name, Demand()),
+            now,
+            world.serving,
+            zone=zone,
+            load=world.targets.get(w.name),
+        )
+        for w in wanted
+    }
+
+
+def count(
+    wanted: WantedModel,
+    demand: Demand,
+    now: float,
+    serving: ServingSettings,
+    *,
+    zone: tzinfo = UTC,
+    load: int | None = None,
+) -> Count:
+    """`load`: as many as the load asks for, where it was measured."""
+    name, scaling = wanted.name, wanted.definition.scaling
+    if serving.stopped:
+        note = f": {serving.note}" if serving.note else ""
+        return Count(0, Reason(SYSTEM_STOPPED, f"the system is stopped{note}", "llmgw start"))
+    if wanted.stopped:
+        return Count(0, Reason("model_stopped", f"the model {name} was stopped", f"llmgw model start {name}"))
+    held = schedule.bounds(scaling, now, zone)
+    on_demand = held.min == 0 < held.max
+    least, reason = held.min, _bounds_reason(name, held, scaling.idle_timeout_s)
+    if on_demand and (why := _asked(demand, scaling.idle_timeout_s, now)):
+        least, reason = 1, Reason("on_demand", f"{name} is loaded on demand: {why}", f"llmgw scale {name}")
+    if load is not None and least < min(load, held.max) and least > 0:
+        least = min(load, held.max)
+        reason = Reason("load", f"the load of {name} asks for {least} replicas", f"llmgw why {name}")
+    return Count(least, reason, on_demand, held.max)
+
+
+def _asked(demand: Demand, idle_timeout_s: float, now: float) -> str:
+    """Who asks for a model that loads on demand; nothing where nobody does."""
+    if demand.waiting:
+        return f"{demand.waiting} requests wait for it"
+    if demand.in_flight:
+        return f"{demand.in_flight} requests are being answered"
+    if demand.last_asked is not None and now - demand.last_asked < idle_timeout_s:
+        return f"somebody asked {now - demand.last_asked:.0f} s ago, and it stays for {idle_timeout_s:.0f} s"
+    return ""
+
+
+def _bounds_reason(name: str, held: Bounds, idle_timeout_s: float) -> Reason:
+    command = f"llmgw scale {name}"
+    many = f"{held.min} replica{'' if held.min == 1 else 's'} of {name}"
+    match held:
+        case Bounds(window=None, min=0, max=0):
+            return Reason("none_wanted", f"no replica of {name} is wanted", f"{command} --min 1")
+        case Bounds(window=None, min=0):
+            return Reason("not_asked", f"nobody has asked for {name} in {idle_timeout_s:.0f} s", command)
+        case Bounds(window=None):
+            return Reason("wanted", f"{many} {'is' if held.min == 1 else 'are'} wanted", command)
+        case Bounds(opens_at=None):
+            return Reason("schedule", f"its schedule wants {many} now", command)
+        case _:
+            return Reason("prewarm", f"its schedule will want {many} soon", command)
