@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
 from fleet.selectors.explaining import explain_placement
 from fleet.selectors.serving import endpoints, model_states
+from fleet.selectors.system import system
 from fleet.selectors.world import load_wanted, load_world
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "nodes",
     "replica",
     "replicas",
+    "system",
 ]

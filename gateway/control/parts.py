@@ -216,6 +216,8 @@ def policies() -> snapshot.Policies:
         tag_labels=tuple(in_force.usage.tag_labels),
         default_price=default_price(in_force),
         cache=snapshot.CachePolicy(**asdict(in_force.cache)),
+        stopped=in_force.serving.stopped,
+        stopped_note=in_force.serving.note,
     )
 
 

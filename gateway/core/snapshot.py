@@ -237,6 +237,9 @@ class Policies:
     """How long an edge admits by itself then."""
     window_s: float = 60.0
     """What a minute is, for limits: tests cannot wait for one."""
+    stopped: bool = False
+    """The whole system: every request for a model is answered 503 (`serving.stopped`)."""
+    stopped_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

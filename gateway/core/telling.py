@@ -228,6 +228,7 @@ _CODES = {
     "model_not_found": ("there was no model of that name or alias", "llmgw model list"),
     "model_loading": ("no replica of {model} was ready yet", "llmgw why {model}"),
     "model_parked": ("{model} was parked: it runs when it is needed", "llmgw why {model}"),
+    "system_stopped": ("the whole system had been stopped", "llmgw start"),
     "model_stopped": ("{model} had been stopped by somebody", "llmgw model start {model}"),
     "no_capacity": ("there was no room for a replica of {model}", "llmgw explain-placement {model}"),
     "engine_busy": ("every replica of {model} had asked for a pause", "llmgw replica list --model {model}"),

@@ -27,7 +27,24 @@ if TYPE_CHECKING:
 _CODES = {"loading": "model_loading", "parked": "model_parked", "stopped": "model_stopped"}
 
 
+SYSTEM_STOPPED_S = 30
+"""A whole system that was stopped is not back at once."""
+
+
+def closed(edge: Edge) -> errors.Unavailable | None:
+    """What every request for a model is told while the whole system is stopped."""
+    policies = edge.snapshots.current.policies
+    if not policies.stopped:
+        return None
+    note = f": {policies.stopped_note}" if policies.stopped_note else ""
+    return errors.Unavailable(
+        f"the system was stopped by an administrator{note}", code="system_stopped", retry_after_s=SYSTEM_STOPPED_S
+    )
+
+
 def unavailable(edge: Edge, entry: ModelEntry, why: Reason | None) -> errors.Unavailable:
+    if (stopped := closed(edge)) is not None:
+        return stopped
     code = _CODES.get(entry.state, "no_capacity")
     if entry.external is not None and entry.state == "serving":
         code, said = "no_usable_key", edge.externals.why_none(entry.name)

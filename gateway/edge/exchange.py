@@ -12,7 +12,7 @@ from gateway.core import request as requests
 from gateway.core.load import Ticket
 from gateway.core.snapshot import ModelEntry
 from gateway.edge import books, reuse
-from gateway.edge.attempts import Attempts, unavailable
+from gateway.edge.attempts import Attempts, closed, unavailable
 from gateway.edge.capture import Capture
 from gateway.edge.client import Client, ClientLeft, Headers
 from gateway.edge.kept import Keeping
@@ -159,6 +159,8 @@ class Exchange:
         if self.trace:
             self.trace.begin("admission", time.perf_counter())
         self.entry = entry = self._model(self.request)
+        if (stopped := closed(edge)) is not None:
+            raise stopped
         self.look = edge.answers.look(self)
         held = self.look is not None and await self.look.held()
         if not held:

@@ -11,14 +11,17 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import get_language
 
+from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.portal import menu, preferences
 
 
 def house(request: HttpRequest) -> dict[str, Any]:
     match = getattr(request, "resolver_match", None)
     user = getattr(request, "user", None)
+    groups = menu.for_person(user)
     return {
-        "menu": menu.for_person(user),
+        "menu": groups,
+        "serving": cluster_settings.in_force().serving if groups else None,
         "section": (match.kwargs.get("section") or match.url_name or "").partition("-")[0] if match else "",
         "theme": preferences.theme(request),
         "themes": preferences.THEMES,

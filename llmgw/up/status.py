@@ -77,6 +77,7 @@ def gather() -> dict[str, Any]:
     """Everything that `llmgw status` shows."""
     return {
         "portal": settings.MACHINE.portal_url,
+        "system": fleet.system(),
         "components": sorted({name for _, name in leftovers(settings.MACHINE.home)}),
         "nodes": fleet.nodes(),
         "replicas": fleet.replicas(),

@@ -97,6 +97,18 @@ async def test_a_model_that_cannot_answer(
     assert (row.outcome, row.status, row.code, row.prompt_tokens) == ("refused", 503, code, None)
 
 
+async def test_a_stopped_system_refuses_whatever_would_answer(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
+    edge.serve(endpoint(9), stopped=True, stopped_note="maintenance")
+    found = await http.post(CHAT, json=chat())
+    assert (found.status_code, error(found)["code"]) == (503, "system_stopped")
+    assert "stopped by an administrator: maintenance" in error(found)["message"]
+    assert found.headers["retry-after"] == "30"
+    assert edge.settlement(found.headers["x-request-id"]).code == "system_stopped"
+    assert (await http.post(CHAT, json=chat(), headers={"authorization": "Bearer x"})).status_code == 401
+    edge.publish(policies=snapshot.Policies())
+    assert error(await http.post(CHAT, json=chat()))["code"] != "system_stopped"
+
+
 async def test_who_leaves_no_row(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
     """A stranger's requests are counted, and belong to nobody's books; a known key's refusals do."""
     edge.serve()

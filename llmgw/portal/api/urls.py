@@ -14,6 +14,7 @@ APPS = (
     "catalog.api",
     "tenancy.api.routes",
     "fleet.api",
+    "fleet.serving_api",
     "gateway.api",
     "llmgw.cluster.api.routes",
 )

@@ -24,6 +24,12 @@ class Command(BaseCommand):
 def _show(found: dict[str, Any]) -> None:
     print(f"portal      {found['portal']}")
     print(f"processes   {', '.join(found['components']) or 'none on this machine: llmgw up'}")
+    system = found["system"]
+    if system["stopped"]:
+        note = f" ({system['note']})" if system["note"] else ""
+        print(f"system      stopped{note} by {system['actor'] or 'the settings'}: llmgw start")
+        for line in system["waits_for"]:
+            print(f"            {line}")
     live = found["live"]
     if live is not None:
         for name, model in live["models"].items():
