@@ -108,6 +108,8 @@ def _place(w: _Writing, step: steps.Place) -> None:
             devices=list(seat.devices),
             cpu_cores=seat.cpu_cores,
             memory_bytes=seat.memory_bytes,
+            node_address=seat.address,
+            link=msgspec.to_builtins(seat.link) if seat.link is not None else {},
         )
         models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in seat.devices)
         w.nodes.add(node.pk)
@@ -135,7 +137,14 @@ def _retry(w: _Writing, step: steps.Retry) -> None:
     for shard, port in zip(replica.shards.all(), step.ports, strict=True):
         models.Shard.objects.filter(pk=shard.pk).update(port=port)
     reason = f"tried again; before: {replica.reason}" if replica.reason else ""
-    w.move(replica, State.STARTING, incarnation=replica.incarnation + 1, next_try_at=None, reason=reason)
+    w.move(
+        replica,
+        State.STARTING,
+        incarnation=replica.incarnation + 1,
+        next_try_at=None,
+        reason=reason,
+        meeting_port=step.meeting_port,
+    )
 
 
 def _lose(w: _Writing, step: steps.Lose) -> None:

@@ -35,6 +35,8 @@ class Node(models.Model):
     memory_free_bytes = models.PositiveBigIntegerField(null=True)
     disk_free_bytes = models.PositiveBigIntegerField(null=True)
     load_1m = models.FloatField(null=True)
+    foreign = models.JSONField(default=dict)
+    """{device: bytes} that programs hold which are not ours, on cards that had no claim at the last report."""
     settled = models.BooleanField(default=True)
     """False while it holds engines that nobody has decided about: it is told to stop nothing."""
     generation = models.PositiveBigIntegerField(default=0)
@@ -194,6 +196,12 @@ class Shard(models.Model):
     """{device: bytes} that its processes hold on each card, measured."""
     took = models.JSONField(default=dict)
     """agent.wire Took as builtins: how long the parts of its start took."""
+    node_address = models.CharField(max_length=80, blank=True)
+    """Its node's, as the ranks of several were told of it when it was placed; empty for one alone."""
+    link = models.JSONField(default=dict)
+    """agent.wire Fabric as builtins: over what it reaches the other ranks; {}: there are none."""
+    learned = models.PositiveIntegerField(null=True)
+    """The incarnation whose measured memory is in `Learned` already."""
 
     class Meta:
         ordering = ["replica", "rank"]
@@ -218,6 +226,51 @@ class Claim(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node_id}/{self.device}"
+
+
+class Learned(models.Model):
+    """What this site has measured of runs of one kind: memory and start times, with how much they differ."""
+
+    class Kind(models.TextChoices):
+        MEMORY = "memory", _("memory")
+        """Resident bytes of a rank's processes on its node."""
+        GPU_MEMORY = "gpu_memory", _("GPU memory")
+        """Bytes on the fullest of a rank's cards."""
+        FETCH = "fetch", _("fetch")
+        """Seconds to bring the weights to the node, where they were not there."""
+        START = "start", _("start")
+        """Seconds from the process's start until it served."""
+
+    weights = models.CharField(max_length=500)
+    engine = models.CharField(max_length=80)
+    gpu_class = models.CharField(max_length=80, blank=True)
+    """Empty: on the CPU."""
+    gpus = models.PositiveIntegerField(default=0)
+    """Of each rank."""
+    nodes = models.PositiveIntegerField(default=1)
+    context_length = models.PositiveIntegerField(default=0)
+    """0: the engine's own."""
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    n = models.PositiveIntegerField(default=0)
+    mean = models.FloatField(default=0)
+    spread = models.FloatField(default=0)
+    """The sum of squared differences from the mean (Welford)."""
+    least = models.FloatField(default=0)
+    most = models.FloatField(default=0)
+    last = models.FloatField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["weights", "engine", "gpu_class"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["weights", "engine", "gpu_class", "gpus", "nodes", "context_length", "kind"],
+                name="learned_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.weights} on {self.gpu_class or 'CPU'}"
 
 
 class ReplicaEvent(models.Model):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.core import proc
-from agent.node import gpus, rdma
+from agent.node import gpus, rdma, surroundings
 from agent.node.settings import Settings
 from agent.wire.facts import EngineFacts, NodeFacts
 
@@ -71,6 +71,7 @@ def facts(
         labels=dict(settings.labels),
         gpus=cards.gpus,
         rdma_ports=rdma.ports(),
+        imex=surroundings.imex_ready(),
         engines=tuple(engines),
     )
 

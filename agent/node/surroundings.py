@@ -35,6 +35,13 @@ def imex(root: Path = Path("/")) -> str | None:
     return _daemon("nvidia-imex", root)
 
 
+def imex_ready(root: Path = Path("/")) -> bool | None:
+    """Whether it runs and has a channel; None where it is not installed."""
+    if not _present("nvidia-imex", root):
+        return None
+    return _runs("nvidia-imex", root) and imex_channels(root) is True
+
+
 def imex_channels(root: Path = Path("/")) -> bool | None:
     folder = root / "dev/nvidia-caps-imex-channels"
     try:
@@ -47,13 +54,17 @@ def imex_channels(root: Path = Path("/")) -> bool | None:
 
 def _daemon(name: str, root: Path) -> str | None:
     """Its version where it runs, `stopped` where it is installed and does not, None where it is not there."""
-    if not any((root / folder / name).exists() for folder in ("usr/bin", "usr/local/bin", "opt/nvidia/bin")):
+    if not _present(name, root):
         return None
     if not _runs(name, root):
         return STOPPED
     told = tools.said([name, "--version"], _ASK_S) if root == Path("/") else None
     found = _VERSION.search(told or "")
     return found[0] if found else "unknown"
+
+
+def _present(name: str, root: Path) -> bool:
+    return any((root / folder / name).exists() for folder in ("usr/bin", "usr/local/bin", "opt/nvidia/bin"))
 
 
 def _runs(name: str, root: Path) -> bool:

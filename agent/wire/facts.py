@@ -173,6 +173,8 @@ class NodeFacts:
     gpus: tuple[GpuFacts, ...] | None = None
     """None: not asked or not known. Empty: asked, and there is none."""
     rdma_ports: tuple[PortFacts, ...] | None = None
+    imex: bool | None = None
+    """Whether nvidia-imex runs and has a channel: without it an NVLink domain ends at the machine."""
     engines: tuple[EngineFacts, ...] | None = None
     fabrics: tuple[FabricFacts, ...] | None = None
     weights: tuple[str, ...] | None = None

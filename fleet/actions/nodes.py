@@ -75,9 +75,12 @@ def remove(*, node_id: str, actor: str, force: bool = False) -> list[str]:
                 f"{node_id} still runs {running} replica{'s' if running > 1 else ''}: drain it first",
                 f"llmgw node drain {node_id}",
             )
+        others = models.Node.objects.filter(shards__replica__shards__node=node).exclude(pk=node.pk).distinct()
+        touched = list(others.values_list("node_id", flat=True))
         for replica in models.Replica.objects.filter(shards__node=node).distinct():
             replica.reason = f"its node {node_id} was removed"
             events.end(replica)
+        models.Node.objects.filter(node_id__in=touched).update(generation=F("generation") + 1)
         valid = models.Certificate.objects.filter(common_name=node_id, revoked_at=None)
         serials = list(valid.values_list("serial", flat=True))
         node.delete()
@@ -85,7 +88,7 @@ def remove(*, node_id: str, actor: str, force: bool = False) -> list[str]:
         announce("fleet", "endpoints")
         if serials:
             certificates.revoke(which=node_id, actor=actor, reason="the node was removed")
-    nudges.link([node_id])
+    nudges.link([node_id, *touched])
     return serials
 
 

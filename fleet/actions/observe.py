@@ -15,12 +15,14 @@ from django.utils import timezone
 from agent.wire.messages import Report
 from agent.wire.shard import ShardObserved, ShardState
 from fleet import events, models
+from fleet.core import cards
 from fleet.core import replica as core
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce
 
 _MOVING = ("memory_free_bytes", "disk_free_bytes")
 """Facts that heartbeats carry; kept beside the others, so that they can be written alone."""
+_ENDED = (ShardState.STOPPED, ShardState.FAILED)
 _OVER = (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED)
 
 
@@ -56,6 +58,7 @@ def report(*, node_id: str, message: Report, store_id: str) -> None:
         changes: dict[str, Any] = {
             "facts": facts,
             "agent_version": message.facts.agent_version or node.agent_version,
+            "foreign": _held_by_others(node, message),
             "memory_free_bytes": message.facts.memory_free_bytes,
             "disk_free_bytes": message.facts.disk_free_bytes,
             "generation": node.generation,
@@ -69,6 +72,11 @@ def report(*, node_id: str, message: Report, store_id: str) -> None:
         node.save(update_fields=list(changes))
         _shards(node, message.shards, full=True, foreign=foreign, now=now)
         announce("fleet")
+
+
+def _held_by_others(node: models.Node, message: Report) -> dict[str, int]:
+    claimed = set(node.claims.values_list("device", flat=True))
+    return {str(d): held for d, held in cards.foreign(message.facts.gpus or (), claimed).items()}
 
 
 def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation: int | None) -> None:
@@ -152,10 +160,24 @@ def _shards(
             continue
         changed = _write(row, news, now)
         if changed or row.replica.state in (core.State.STOPPING, core.State.LOST):
-            parts |= _follow(row.replica_id, present=news is not None or up_to_date, now=now)
+            present = news is not None or up_to_date
+            ended = news is None or news.state in _ENDED
+            if present and ended and row.replica.state == core.State.STOPPING and _release(row):
+                parts.add("fleet")
+                continue
+            parts |= _follow(row.replica_id, present=present, now=now)
     parts |= _strays(node, [o for i, o in said.items() if i not in known], foreign, now)
     if parts:
         announce(*sorted(parts))
+
+
+def _release(row: models.Shard) -> bool:
+    """A rank that has ended gives its card and port back while others of its replica are still ending, or are on a node
+    that may never be heard again. False: it is the last one."""
+    if not models.Shard.objects.filter(replica=row.replica_id).exclude(pk=row.pk).exists():
+        return False
+    models.Shard.objects.filter(pk=row.pk).delete()
+    return True
 
 
 def _write(row: models.Shard, news: ShardObserved | None, now: datetime) -> bool:
@@ -190,6 +212,8 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
     shards = list(replica.shards.all())
     if replica.state == core.State.STOPPING and not present:
         return set()
+    if replica.state == core.State.STOPPING and len(shards) > 1:
+        return set()  # each rank is let go when its own node says that it has ended
     ranks = [
         core.Rank(ShardState(s.observed) if s.observed else None, s.observed_incarnation, s.reason) for s in shards
     ]

@@ -7,18 +7,24 @@ a bridge joins, and NUMA nodes that are all free, are left whole. All cards of a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from math import comb
 
 from agent.wire.facts import GpuFacts, NodeFacts, device_name
 from agent.wire.reason import Reason
+from agent.wire.shard import Profile
+from fleet.core.sizes import gib
 
 Cards = tuple[GpuFacts, ...]
 
 _MOST_SETS = 2500
 """Sets that are all compared (four of sixteen cards are 1820); of more the best is searched for, and may be missed."""
+_FOREIGN_SHARE = 0.05
+_DRIVERS_OWN_BYTES = 1024**3
+"""A driver, an ECC reserve and a display hold some hundred MiB of a card that nobody uses."""
 
 
 def of(facts: NodeFacts) -> Cards | None:
@@ -26,23 +32,99 @@ def of(facts: NodeFacts) -> Cards | None:
     return None if facts.gpus is None else tuple(sorted(facts.gpus, key=lambda c: c.index))
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The cards that one rank asks of its node: of a class, or at least so capable and so large, or any."""
+
+    count: int
+    gpu_class: str | None = None
+    min_capability: float | None = None
+    min_memory_bytes: int | None = None
+
+    @property
+    def required(self) -> bool:
+        """By requirement: the smallest class that meets it goes first."""
+        return self.min_capability is not None or self.min_memory_bytes is not None
+
+    def __str__(self) -> str:
+        """`2 h100-80g GPUs`, `1 GPU of compute capability 8.9 and 40.0 GiB`."""
+        least = [f"compute capability {self.min_capability:g}"] if self.min_capability is not None else []
+        least += [gib(self.min_memory_bytes)] if self.min_memory_bytes is not None else []
+        kind = f"{self.gpu_class} " if self.gpu_class else ""
+        return f"{self.count} {kind}GPU{'' if self.count == 1 else 's'}" + (
+            f" of at least {' and '.join(least)}" if least else ""
+        )
+
+    def meets(self, card: GpuFacts) -> bool:
+        """A card that does not say what it is meets no requirement."""
+        if self.gpu_class not in (None, card.gpu_class):
+            return False
+        if self.min_memory_bytes is not None and (card.memory_bytes or 0) < self.min_memory_bytes:
+            return False
+        return self.min_capability is None or capability(card) >= _version(f"{self.min_capability:g}")
+
+
+def wish(run: Profile, gpu_class: str | None = None) -> Wish:
+    """What a profile asks; with `gpu_class` of that class."""
+    return Wish(run.gpus, gpu_class or run.gpu_class, run.gpu_min_capability, run.gpu_min_memory_bytes)
+
+
+def capability(card: GpuFacts) -> tuple[int, int]:
+    """(8, 9); (0, 0) where nobody knows."""
+    return _version(card.compute_capability or "0")
+
+
+def _version(words: str) -> tuple[int, int]:
+    major, _, minor = words.partition(".")
+    return (int(major), int(minor or 0)) if major.isdigit() and (minor or "0").isdigit() else (0, 0)
+
+
+def kind(card: GpuFacts) -> str:
+    """Its class, else its name."""
+    return card.gpu_class or card.name or "unknown"
+
+
+def foreign(cards: Cards, claimed: Collection[int]) -> dict[int, int]:
+    """By device: the bytes that programs hold which are not ours, on cards that none of ours has. Said at the moment of
+    a report: what was measured while one of ours had the card says nothing once it is gone."""
+    found = {}
+    for card in cards:
+        if card.memory_bytes is not None and card.memory_free_bytes is not None:
+            held = max(card.memory_bytes - card.memory_free_bytes, 0)
+        else:
+            held = sum(h.memory_bytes or 0 for h in card.holders or ())
+        if card.index not in claimed and held > max(_DRIVERS_OWN_BYTES, int((card.memory_bytes or 0) * _FOREIGN_SHARE)):
+            found[card.index] = held
+    return found
+
+
 def choose(
-    cards: Cards, taken: Collection[int], count: int, gpu_class: str | None = None, node: str = "the node"
+    cards: Cards, taken: Collection[int], wish: Wish, node: str = "the node", held: Mapping[int, int] | None = None
 ) -> tuple[int, ...] | Reason:
-    """The devices for one replica, in their order; or why there are not enough."""
-    match groups(cards, taken, count, gpu_class, node):
+    """The devices for one rank, in their order; or why there are not enough. `held`: see `foreign`."""
+    match groups(cards, taken, wish, node, held):
         case Reason() as reason:
             return reason
         case found:
-            return min(_best_of(group, count) for group in found)[-1]
+            return min((smallness(g[0]) if wish.required else (), *_best_of(g, wish.count)) for g in found)[-1]
+
+
+def best(group: Cards, count: int) -> tuple[int, ...]:
+    """The devices of a group of one class that a rank gets, in their order."""
+    return _best_of(group, count)[-1]
+
+
+def smallness(card: GpuFacts) -> tuple[int, tuple[int, int]]:
+    """The smaller card comes first: less memory, then the older chip."""
+    return card.memory_bytes or 0, capability(card)
 
 
 def groups(
-    cards: Cards, taken: Collection[int], count: int, gpu_class: str | None, node: str
+    cards: Cards, taken: Collection[int], wish: Wish, node: str, held: Mapping[int, int] | None = None
 ) -> tuple[Cards, ...] | Reason:
     """The free cards of each class that has enough of them."""
-    kind = f"{gpu_class} " if gpu_class else ""
-    fitting = [c for c in cards if gpu_class in (None, c.gpu_class)]
+    count, held = wish.count, held or {}
+    fitting = [c for c in cards if wish.meets(c)]
     usable = [c for c in fitting if c.problem is None]
     if len(usable) < count <= len(fitting):
         bad = next(c for c in fitting if c.problem is not None)
@@ -50,28 +132,35 @@ def groups(
     fitting = usable
     if count > 1 and any(c.mig_profile for c in fitting):
         whole = [c for c in fitting if not c.mig_profile]
-        if len(whole) < count and gpu_class is not None:
+        if len(whole) < count and wish.gpu_class is not None:
             return Reason("mig_one", "a replica runs on one MIG instance: instances have no link between them")
         fitting = whole
     if len(fitting) < count:
-        found = ", ".join(sorted({_kind(c) for c in cards})) or "none"
-        return Reason("gpu_class", f"{count} {kind}GPUs are wanted, and {node} has {len(fitting)} (its GPUs: {found})")
-    kinds = Counter(map(_kind, fitting))
+        found = ", ".join(sorted(set(map(_described if wish.required else kind, cards)))) or "none"
+        are = "is" if count == 1 else "are"
+        return Reason("gpu_class", f"{wish} {are} wanted, and {node} has {len(fitting)} (its GPUs: {found})")
+    kinds = Counter(map(kind, fitting))
     if max(kinds.values(), default=0) < count:
         return Reason(
             "gpus_mixed",
             f"{count} GPUs of one class are wanted, and {node} has {_counted(kinds)}: a replica on cards of several "
             "classes would run as the slowest does",
         )
-    free = [c for c in fitting if c.index not in taken]
-    large = tuple(tuple(c for c in free if _kind(c) == k) for k in kinds if sum(_kind(c) == k for c in free) >= count)
+    idle = [c for c in fitting if c.index not in taken]
+    free = [c for c in idle if c.index not in held]
+    large = tuple(tuple(c for c in free if kind(c) == k) for k in kinds if sum(kind(c) == k for c in free) >= count)
     if large:
         return large
+    if len(free) < len(idle) and max(Counter(map(kind, idle)).values()) >= count:
+        bad = next(c for c in idle if c.index in held)
+        what = f"{gib(held[bad.index])} of {node}'s GPU {device_name(bad.index)}"
+        pids = ", ".join(str(h.pid) for h in bad.holders or ())
+        who = f" (process {pids})" if pids else ""
+        return Reason("gpu_foreign", f"programs that are not ours hold {what}{who}", f"llmgw node show {node}")
+    are = "is" if count == 1 else "are"
     if len(free) < count:
-        return Reason(
-            "gpus_taken", f"{count} {kind}GPUs are wanted, and {len(free)} of {node}'s {len(fitting)} are free"
-        )
-    left = _counted(Counter(map(_kind, free)))
+        return Reason("gpus_taken", f"{wish} {are} wanted, and {len(free)} of {node}'s {len(fitting)} are free")
+    left = _counted(Counter(map(kind, free)))
     return Reason("gpus_taken", f"{count} GPUs of one class are wanted, and of {node}'s are free: {left}")
 
 
@@ -106,8 +195,9 @@ def told(cards: Cards, devices: Sequence[int]) -> str:
     return f"GPUs {names} ({said})"
 
 
-def _kind(card: GpuFacts) -> str:
-    return card.gpu_class or card.name or "unknown"
+def _described(card: GpuFacts) -> str:
+    size = gib(card.memory_bytes) if card.memory_bytes is not None else "unknown size"
+    return f"{kind(card)} of compute capability {card.compute_capability or 'unknown'} and {size}"
 
 
 def _counted(kinds: Counter[str]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.wire.messages import Desired
-from agent.wire.shard import ShardSpec
+from agent.wire.shard import Gang, ShardSpec
 from fleet.core.replica import ALIVE, ORDERED, State
-from fleet.core.world import ReplicaView
+from fleet.core.world import ReplicaView, ShardView
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def desired(
     taken_over: Iterable[str] = (),
 ) -> Desired:
     """`key` gives a replica's engine key, `taken_over` the shards there that this store may end although another
-    started them. Ranks beyond the first come with multi-node placement."""
+    started them. Each rank of several is told of all of them."""
     shards = tuple(
         ShardSpec(
             shard_id=f"{replica.id}.{shard.rank}",
@@ -44,6 +44,7 @@ def desired(
             world_size=len(replica.shards),
             devices=shard.devices,
             incarnation=replica.incarnation,
+            gang=gang(replica, shard),
         )
         for replica in replicas
         if replica.state in ORDERED and replica.run is not None and replica.source is not None
@@ -53,3 +54,11 @@ def desired(
     return Desired(
         stamp.store_id, stamp.term, stamp.generation, shards, synced=settled, taken_over=tuple(sorted(taken_over))
     )
+
+
+def gang(replica: ReplicaView, shard: ShardView) -> Gang | None:
+    """What a rank of several is told of the others; None for one alone."""
+    if len(replica.shards) < 2 or replica.meeting_port is None:
+        return None
+    addresses = tuple(s.address for s in sorted(replica.shards, key=lambda s: s.rank))
+    return Gang(addresses, replica.meeting_port, shard.link)

@@ -5,36 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet.core import cards, placement, room
-from fleet.core.plan import Place
+from fleet.core.plan import Place, Seat
+from fleet.core.spanning import Group
 from fleet.core.world import WantedModel, World
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`chosen`: (node, profile) of the best candidate; None: nowhere, `sentence` says why."""
+    """`chosen`: (node, profile) of the best candidate, the leader's of several; None: nowhere, `sentence` says why."""
 
     model: str
     sentence: str
     candidates: tuple[placement.Candidate, ...]
     chosen: tuple[str, str] | None = None
     devices: tuple[int, ...] = ()
-    """The cards that it would get."""
+    """The cards that it would get there."""
+    seats: tuple[Seat, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Every fabric, for the profiles that want several nodes."""
 
 
 def explain(world: World, wanted: WantedModel) -> Explanation:
     """Every node under every profile. The ports and cards that running replicas hold are taken, as in a plan."""
     rooms = room.of(world)
-    candidates = tuple(
-        candidate
-        for profile in wanted.profiles
-        for candidate in placement.judge(wanted, profile, rooms.values(), world.settings)
-    )
+    judged = [placement.judge(wanted, profile, rooms, world.settings) for profile in wanted.profiles]
+    candidates = tuple(c for j in judged for c in j.candidates)
+    groups = tuple(g for j in judged for g in j.groups)
     match placement.place(wanted, rooms, world.settings):
         case Place() as step:
             seat = step.leader
-            sentence = f"one more replica of {wanted.name} would go to {seat.node} with profile {step.profile}"
+            where = " and ".join(s.node for s in step.seats)
+            sentence = f"one more replica of {wanted.name} would go to {where} with profile {step.profile}"
+            if step.fabric:
+                sentence += f", over {step.fabric}"
             if seat.devices:
-                sentence += f", on {cards.told(cards.of(rooms[seat.node].node.facts) or (), seat.devices)}"
-            return Explanation(wanted.name, sentence, candidates, (seat.node, step.profile), seat.devices)
+                sentence += f", on {'; '.join(_on(rooms, s, several=len(step.seats) > 1) for s in step.seats)}"
+            return Explanation(
+                wanted.name, sentence, candidates, (seat.node, step.profile), seat.devices, step.seats, groups
+            )
         case unplaced:
-            return Explanation(wanted.name, unplaced.reason.sentence, candidates)
+            return Explanation(wanted.name, unplaced.reason.sentence, candidates, groups=groups)
+
+
+def _on(rooms: room.Rooms, seat: Seat, *, several: bool) -> str:
+    told = cards.told(cards.of(rooms[seat.node].node.facts) or (), seat.devices)
+    return f"{told} of {seat.node}" if several else told

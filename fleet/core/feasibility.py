@@ -26,6 +26,8 @@ class Need:
     model: str
     profile: ProfileDefinition
     settings: FleetSettings
+    source: str = ""
+    """Where its weights come from."""
 
 
 def rejections(need: Need, room: Room) -> tuple[Reason, ...]:
@@ -141,7 +143,7 @@ def gpus(need: Need, room: Room) -> Reason | None:
     found = cards.of(node.facts)
     if found is None:
         return Reason("gpus_unknown", f"{node.id} has not said which GPUs it has")
-    match cards.groups(found, room.devices, run.gpus, run.gpu_class, node.id):
+    match cards.groups(found, room.devices, cards.wish(run), node.id, node.foreign):
         case Reason() as reason:
             return reason
         case _:
@@ -159,5 +161,12 @@ def port(need: Need, room: Room) -> Reason | None:
     )
 
 
-CHECKS: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, disk, port)
+def address(need: Need, room: Room) -> Reason | None:
+    """The ranks of several nodes meet over their addresses."""
+    if need.profile.run.nodes < 2 or room.node.facts.address:
+        return None
+    return Reason("address_unknown", f"{room.node.id} has not said at which address others reach it")
+
+
+CHECKS: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, disk, port, address)
 """In the order in which people want to read them."""

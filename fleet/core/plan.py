@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.wire.reason import Reason
-from agent.wire.shard import Profile, ShardState, Source
+from agent.wire.shard import Fabric, Profile, ShardState, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,10 @@ class Seat:
     devices: tuple[int, ...] = ()
     cpu_cores: int = 0
     memory_bytes: int = 0
+    address: str = ""
+    """Of its node, and what joins it to the other ranks; only where there are others. Kept as they were at placing: an
+    engine that runs is not started anew because a port on the fabric has another number."""
+    link: Fabric | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,11 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Its back-off is over: a fresh start on the same node, each rank on another port: something may hold the old."""
+    """Its back-off is over: a fresh start on the same nodes, every rank on another port: something may hold the old."""
 
     replica: str
     ports: tuple[int, ...]
+    meeting_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

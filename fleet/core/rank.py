@@ -26,8 +26,26 @@ def spread(need: Need, room: Room) -> float:
 
 
 def idle(need: Need, room: Room) -> float:
-    """Few engines of any kind."""
-    return 1 / (1 + room.models.total())
+    """Few engines of any kind, where nothing keeps two of them from sharing a core. Cards are packed instead."""
+    return 0.5 if need.profile.run.gpus else 1 / (1 + room.models.total())
+
+
+def packed(need: Need, room: Room) -> float:
+    """How full its cards would be: small replicas fill up nodes that are begun, so that whole ones stay for large."""
+    run, found = need.profile.run, cards.of(room.node.facts)
+    if not run.gpus or not found:
+        return 0.5
+    devices = cards.choose(found, room.devices, cards.wish(run), held=room.node.foreign)
+    if isinstance(devices, Reason):
+        return 0.0
+    mine = {cards.kind(c) for c in found if c.index in devices}
+    alike = [c for c in found if cards.kind(c) in mine and c.problem is None]
+    return (run.gpus + sum(c.index in room.devices for c in alike)) / len(alike)
+
+
+def holds(need: Need, room: Room) -> float:
+    """It has the weights already: tens of gigabytes need not move."""
+    return float(need.source in (room.node.facts.weights or ()))
 
 
 def linked(need: Need, room: Room) -> float:
@@ -35,18 +53,22 @@ def linked(need: Need, room: Room) -> float:
     run, found = need.profile.run, cards.of(room.node.facts)
     if run.gpus < 2 or found is None:
         return 0.5
-    devices = cards.choose(found, room.devices, run.gpus, run.gpu_class)
+    devices = cards.choose(found, room.devices, cards.wish(run), held=room.node.foreign)
     share = None if isinstance(devices, Reason) else cards.linked(found, devices)
     return 0.5 if share is None else share
 
 
 def free_cpu(need: Need, room: Room) -> float:
     """What is left unreserved once the replica is there."""
+    if need.profile.run.gpus:
+        return 0.5
     has = room.node.facts.cpu_count
     return _left(has, room.cpu_cores + (need.profile.run.cpu_cores or 0))
 
 
 def free_memory(need: Need, room: Room) -> float:
+    if need.profile.run.gpus:
+        return 0.5
     has = room.node.facts.memory_bytes
     return _left(has, room.memory_bytes + (need.profile.run.memory_bytes or 0))
 
@@ -58,6 +80,8 @@ def _left(has: int | None, taken: int) -> float:
 SCORERS: tuple[tuple[Scorer, float], ...] = (
     (spread, 4.0),
     (linked, 4.0),
+    (packed, 1.0),
+    (holds, 0.9),  # with `packed` less than a second copy on one node costs
     (free_cpu, 2.0),
     (free_memory, 1.0),
     (idle, 1.0),

@@ -30,7 +30,7 @@ from fleet.core.plan import (
     Want,
 )
 from fleet.core.replica import State
-from fleet.core.world import NodeView, ReplicaView, ShardView, WantedModel, World
+from fleet.core.world import NodeView, ReplicaView, WantedModel, World
 
 _LEAVING = frozenset({State.DRAINING, State.STOPPING})
 _SERVING = State.READY
@@ -89,6 +89,10 @@ class _Pass:
         if not replica.shards:  # its node was removed
             self.steps.append(Forget(replica.id))
             return False
+        if replica.run is not None and 1 < replica.run.nodes != len(replica.shards):
+            reason = Reason("rank_gone", "a rank of it is gone with its node")
+            self.steps.append(Stop(replica.id, reason))
+            return False
         away = next((s.node for s in replica.shards if self._lost(s.node)), None)
         if away is not None:
             if self.world.synced and replica.model not in self.models:
@@ -96,22 +100,32 @@ class _Pass:
                 return False
             if self.world.synced:
                 sentence = f"{away} has not been heard for {self.world.settings.node_lost_s:.0f} s"
-                self.steps.append(Lose(replica.id, Reason("node_lost", sentence, f"llmgw node show {away}")))
+                reason = Reason("node_lost", sentence, f"llmgw node show {away}")
+                # The other ranks of several are nothing without it, and hold cards that the next one needs.
+                self.steps.append(Stop(replica.id, reason) if len(replica.shards) > 1 else Lose(replica.id, reason))
                 return False
             return True
         due = replica.next_try_at is None or replica.next_try_at <= self.now
         if replica.state is State.BACKOFF and due and self._present(replica):
-            self.steps.append(Retry(replica.id, tuple(self._another_port(s) for s in replica.shards)))
+            ports = tuple(self._another_port(s.node, s.port) for s in replica.shards)
+            meeting = replica.meeting_port
+            self.steps.append(
+                Retry(
+                    replica.id,
+                    ports,
+                    None if meeting is None else self._another_port(replica.shards[0].node, max(meeting, ports[0])),
+                )
+            )
         return True
 
-    def _another_port(self, shard: ShardView) -> int:
-        """The next one that is free on its node; its own where there is no other."""
+    def _another_port(self, node: str, port: int) -> int:
+        """The next one that is free on the node; its own where there is no other."""
         first, last = self.world.settings.first_port, self.world.settings.last_port
-        taken = self.rooms[shard.node].ports
-        start = min(max(shard.port + 1, first), last + 1)
+        taken = self.rooms[node].ports
+        start = min(max(port + 1, first), last + 1)
         found = room.first_free(taken, (*range(start, last + 1), *range(first, start)))
         if found is None:
-            return shard.port
+            return port
         taken.add(found)
         return found
 
@@ -248,7 +262,8 @@ class _Pass:
 
     def _why_old(self, replica: ReplicaView) -> Reason:
         if self._drained(replica):
-            return Reason("node_draining", f"{replica.shards[0].node} is being drained")
+            away = next(s.node for s in replica.shards if (n := self.nodes.get(s.node)) is not None and n.draining)
+            return Reason("node_draining", f"{away} is being drained")
         return Reason("stale", f"the definition of {replica.model} has changed")
 
     def _worth(self, replica: ReplicaView) -> tuple[bool, int, float, str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from fleet.core import fabrics
+from fleet.core.fabrics import Fabrics
 from fleet.core.replica import State
 from fleet.core.world import NodeView, ReplicaView, ShardView, World
 
@@ -48,9 +51,18 @@ class Room:
         )
 
 
-def of(world: World) -> dict[str, Room]:
+class Rooms(dict[str, Room]):
+    """Every node's room, by its id, and what several of them share."""
+
+    @cached_property
+    def fabrics(self) -> Fabrics:
+        """Only a replica over several nodes asks for them."""
+        return fabrics.of(room.node for room in self.values())
+
+
+def of(world: World) -> Rooms:
     """Every node's room under what is placed now."""
-    rooms = {node.id: Room(node, ports=set(node.facts.ports_taken or ())) for node in world.nodes}
+    rooms = Rooms((node.id, Room(node, ports=set(node.facts.ports_taken or ()))) for node in world.nodes)
     for replica in world.replicas:
         for shard in replica.shards:
             if shard.node in rooms:
@@ -66,9 +78,9 @@ def of(world: World) -> dict[str, Room]:
     return rooms
 
 
-def relieved(rooms: dict[str, Room], replica: ReplicaView) -> dict[str, Room]:
+def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
     """The rooms as they would be without `replica`."""
-    changed = dict(rooms)
+    changed = Rooms(rooms)
     for shard in replica.shards:
         if shard.node in changed:
             changed[shard.node] = changed[shard.node].without(replica.model, shard)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.wire.facts import NodeFacts
-from agent.wire.shard import Profile, ShardState, Source
+from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
 from fleet.core.replica import State
 from llmgw.cluster.core.settings import FleetSettings, ServingSettings
@@ -28,6 +28,8 @@ class NodeView:
     memory_free_bytes: int | None = None
     disk_free_bytes: int | None = None
     settled: bool = True
+    foreign: Mapping[int, int] = field(default_factory=dict)
+    """By device: bytes that programs hold which are not ours, on cards that none of ours had at the last report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,9 @@ class ShardView:
     devices_memory: dict[int, int] = field(default_factory=dict)
     """Bytes that its processes hold on each card, measured."""
     observed: ShardState | None = None
+    address: str = ""
+    """As `fleet.core.plan.Seat` has it."""
+    link: Fabric | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,8 @@ def _replica(row: models.Replica) -> dict[str, Any]:
         "reason": row.reason,
         "reason_code": row.reason_code,
         "node": first.node.node_id if first else None,
+        "nodes": [s.node.node_id for s in shards],
+        "fabric": row.fabric or None,
         "port": first.port if first else None,
         "engine": row.spec.get("profile", {}).get("engine"),
         "progress": min(known, default=None),

@@ -44,5 +44,27 @@ def explain_placement(model: str) -> dict[str, Any]:
             }
             for c in found.candidates
         ],
+        "seats": [
+            {
+                "rank": rank,
+                "node": s.node,
+                "devices": [device_name(d) for d in s.devices],
+                "fabric": s.link.name if s.link is not None else None,
+                "adapters": list(s.link.adapters) if s.link is not None else [],
+            }
+            for rank, s in enumerate(found.seats)
+        ],
+        "fabrics": [
+            {
+                "fabric": g.fabric,
+                "kind": g.kind,
+                "profile": g.profile,
+                "wanted": g.wanted,
+                "fitting": g.fitting,
+                "nodes": list(g.nodes),
+                "sentence": g.sentence,
+            }
+            for g in found.groups
+        ],
         "replicas": replicas(model=found.model),
     }

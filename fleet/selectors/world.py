@@ -12,7 +12,7 @@ from django.conf import settings as django_settings
 from django.db.models import Sum
 
 from agent.wire.facts import NodeFacts
-from agent.wire.shard import Profile, ShardState, Source
+from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog import selectors as catalog
 from fleet import models
 from fleet.core import world as core
@@ -85,6 +85,7 @@ def node_view(node: models.Node, link_since: float | None, lost_s: float, now: f
         memory_free_bytes=node.memory_free_bytes,
         disk_free_bytes=node.disk_free_bytes,
         settled=node.settled,
+        foreign={int(device): held for device, held in node.foreign.items()},
     )
 
 
@@ -122,6 +123,8 @@ def shard_view(row: models.Shard, node: str) -> core.ShardView:
         memory_measured_bytes=row.memory_measured_bytes,
         devices_memory={int(device): held for device, held in row.devices_memory.items()},
         observed=ShardState(row.observed) if row.observed else None,
+        address=row.node_address,
+        link=msgspec.convert(row.link, Fabric, strict=False) if row.link else None,
     )
 
 

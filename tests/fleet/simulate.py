@@ -29,7 +29,9 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
                 name = step.replica or next(names)
                 before = replicas.get(name) or ReplicaView(name, step.model, State.PENDING, now, created=now)
                 shards = tuple(
-                    ShardView(rank, s.node, s.port, s.devices, s.cpu_cores, s.memory_bytes)
+                    ShardView(
+                        rank, s.node, s.port, s.devices, s.cpu_cores, s.memory_bytes, address=s.address, link=s.link
+                    )
                     for rank, s in enumerate(step.seats)
                 )
                 replicas[name] = before
@@ -57,7 +59,13 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
             case steps.Retry():
                 before = replicas[step.replica]
                 moved = tuple(replace(s, port=p) for s, p in zip(before.shards, step.ports, strict=True))
-                move(step.replica, State.STARTING, incarnation=before.incarnation + 1, shards=moved)
+                move(
+                    step.replica,
+                    State.STARTING,
+                    incarnation=before.incarnation + 1,
+                    shards=moved,
+                    meeting_port=step.meeting_port,
+                )
             case steps.Lose():
                 move(step.replica, State.LOST)
             case steps.Drain():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.wire.facts import GpuFacts, NvLink
 from agent.wire.reason import Reason
 from fleet.core import cards
-from fleet.core.cards import Cards, choose
+from fleet.core.cards import Cards, Wish, choose
 
 Box = tuple[Cards, frozenset[int]]
 
@@ -59,20 +59,20 @@ def test_no_other_set_is_better(box: Box, count: int, gpu_class: str | None) -> 
     found, taken = box
     free = {c.index for c in found if c.index not in taken and c.problem is None and gpu_class in (None, c.gpu_class)}
     sets = [s for s in combinations(sorted(free), count) if len({found[d].gpu_class for d in s}) == 1]
-    chosen = choose(found, taken, count, gpu_class)
+    chosen = choose(found, taken, Wish(count, gpu_class))
     if isinstance(chosen, Reason):
         assert not sets
         return
     assert chosen in sets  # in order, none twice, all free, usable and of one class
     assert judged(found, free, chosen) == min(judged(found, free, s) for s in sets)
-    assert chosen == choose(tuple(found), set(taken), count, gpu_class)
+    assert chosen == choose(tuple(found), set(taken), Wish(count, gpu_class))
 
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(boxes(), st.integers(2, 4))
 def test_more_free_cards_never_mean_less_nvlink(box: Box, count: int) -> None:
     found, taken = box
-    few, many = choose(found, taken, count, "a40-45g"), choose(found, frozenset(), count, "a40-45g")
+    few, many = choose(found, taken, Wish(count, "a40-45g")), choose(found, frozenset(), Wish(count, "a40-45g"))
     if not isinstance(few, Reason):
         assert not isinstance(many, Reason)
         assert between(found, many) >= between(found, few)
@@ -85,7 +85,7 @@ def test_sixteen_cards_take_a_bounded_time(count: int) -> None:
     pairs |= {b: a for a, b in pairs.items()}
     found = tuple(GpuFacts(n, gpu_class="a40-45g", numa_node=n % 2, nvlinks=(NvLink(pairs[n], 4),)) for n in range(16))
     began = time.thread_time()
-    chosen = choose(found, (), count)
+    chosen = choose(found, (), Wish(count))
     assert time.thread_time() - began < 1.0
     assert not isinstance(chosen, Reason)
     assert between(found, chosen) == 4 * (count // 2)
@@ -105,13 +105,13 @@ def test_what_was_chosen_is_told() -> None:
 
 def test_the_reasons() -> None:
     mixed = (GpuFacts(0, gpu_class="a40-45g"), GpuFacts(1, gpu_class="l4-22g"))
-    none = choose(mixed, (), 2, node="n1")
+    none = choose(mixed, (), Wish(2), node="n1")
     assert isinstance(none, Reason)
     assert (none.code, none.sentence) == (
         "gpus_mixed",
         "2 GPUs of one class are wanted, and n1 has 1 × a40-45g, 1 × l4-22g: a replica on cards of several classes "
         "would run as the slowest does",
     )
-    taken = choose((*mixed, GpuFacts(2, gpu_class="a40-45g")), {0}, 2, node="n1")
+    taken = choose((*mixed, GpuFacts(2, gpu_class="a40-45g")), {0}, Wish(2), node="n1")
     assert isinstance(taken, Reason)
     assert taken.sentence == "2 GPUs of one class are wanted, and of n1's are free: 1 × a40-45g, 1 × l4-22g"

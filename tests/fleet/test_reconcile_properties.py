@@ -9,11 +9,12 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.wire.facts import EngineFacts, GpuFacts, NodeFacts
+from agent.wire.facts import EngineFacts, GpuFacts, NodeFacts, PortFacts
 from agent.wire.shard import Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
-from fleet.core import placement, room
+from fleet.core import fabrics, placement, room
 from fleet.core.explain import explain
+from fleet.core.fabrics import ETHERNET_LABEL
 from fleet.core.plan import STOPS, Place, Want
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
@@ -29,7 +30,13 @@ MODELS = ("alpha", "beta", "gamma")
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> NodeView:
     engines = draw(st.sampled_from([None, (), (EngineFacts("llamacpp"),), (EngineFacts("llamacpp"),)]))
-    gpus = tuple(GpuFacts(i, gpu_class="l40s-45g") for i in range(draw(st.integers(0, 3))))
+    kinds = st.sampled_from(["l40s-45g", "l40s-45g", "h100-80g"])
+    gpus = tuple(GpuFacts(i, gpu_class=draw(kinds), memory_bytes=45 * GIB) for i in range(draw(st.integers(0, 3))))
+    manager, lan = (
+        draw(st.sampled_from([None, "sm1", "sm1", "sm2"])),
+        draw(st.sampled_from([{}, {ETHERNET_LABEL: "lan"}])),
+    )
+    port = PortFacts("mlx5_0", 1, "infiniband", draw(st.sampled_from([True, True, False])), subnet_manager=manager)
     facts = NodeFacts(
         cpu_count=draw(st.sampled_from([None, 2, 8])),
         memory_bytes=draw(st.sampled_from([None, 8 * GIB, 32 * GIB])),
@@ -38,12 +45,14 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
         vector_extensions=("avx", "avx2"),
         arch="x86_64",
         os="Linux",
+        address=draw(st.sampled_from(["10.0.0.1", "10.0.0.1", None])),
+        rdma_ports=(port,) if manager else (),
     )
     draining = draw(st.booleans()) and draw(st.booleans())
     return NodeView(
         name,
         facts,
-        labels=draw(st.sampled_from([{}, {"rack": "a"}])),
+        labels={**draw(st.sampled_from([{}, {"rack": "a"}])), **lan},
         cordoned=draining or (draw(st.booleans()) and draw(st.booleans())),
         draining=draining,
         connected=draw(st.sampled_from([True, True, True, False])),
@@ -62,7 +71,9 @@ def definitions(draw: st.DrawFn, name: str) -> Definition:
                 "llamacpp",
                 cpu_cores=draw(st.sampled_from([None, 1, 4])),
                 memory_bytes=draw(st.sampled_from([None, GIB, 6 * GIB])),
-                gpus=draw(st.sampled_from([0, 0, 1])),
+                gpus=draw(st.sampled_from([0, 0, 1, 2])),
+                nodes=draw(st.sampled_from([1, 1, 2, 3])),
+                gpu_min_memory_bytes=draw(st.sampled_from([None, None, 24 * GIB])),
             ),
             priority=draw(st.integers(0, 2)),
             labels=draw(st.sampled_from([{}, {}, {"rack": "a"}])),
@@ -187,3 +198,21 @@ def test_nothing_new_goes_where_nothing_may_go(situation: Situation) -> None:
                 assert node.reported
                 assert not node.cordoned
                 assert not node.lost
+
+
+@THOROUGH
+@given(situations())
+def test_a_replica_over_several_nodes_is_on_one_fabric_with_cards_of_one_class(situation: Situation) -> None:
+    world, wanted = situation
+    by_id, islands = {n.id: n for n in world.nodes}, {i.name: i for i in fabrics.of(world.nodes).islands}
+    for step in plan(world, wanted, NOW).steps:
+        if not isinstance(step, Place):
+            continue
+        assert len({s.node for s in step.seats}) == len(step.seats) == step.run.nodes
+        assert all(len(s.devices) == step.run.gpus for s in step.seats)
+        classes = {c.gpu_class for s in step.seats for c in by_id[s.node].facts.gpus or () if c.index in s.devices}
+        assert len(classes) <= 1
+        if step.run.nodes > 1:
+            assert {s.node for s in step.seats} <= set(islands[step.fabric].members)
+            assert {s.link.name for s in step.seats if s.link} == {step.fabric}
+            assert step.meeting_port not in {step.leader.port, None}

@@ -5,13 +5,14 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
                                   model M stopped | model M removed | load M REPLICAS
                                   asked M [waiting=] | system stopped [note] | system started | at WEEKDAY HH:MM
-                                  replica R of M on N STATE | replica R STATE [gone]
+                                  replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.facts import INSTANCES, EngineFacts, GpuFacts, NodeFacts, NvLink
+from agent.wire.facts import (
+    INSTANCES,
+    DomainFacts,
+    EngineFacts,
+    FabricFacts,
+    GpuFacts,
+    NodeFacts,
+    NvLink,
+    PortFacts,
+)
 from agent.wire.shard import Profile, ShardSpec, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling, Window
 from catalog.core.scaling import DAYS
@@ -32,6 +42,7 @@ from tests.fleet.simulate import apply
 
 FOLDER = Path(__file__).parent / "scenarios"
 GIB = 1024**3
+CAPABILITIES = {"h100": "9.0", "l40s": "8.9", "a100": "8.0", "a40": "8.6", "t4": "7.5", "b200": "10.0"}
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 
@@ -40,7 +51,36 @@ def _cards(words: str) -> Iterator[GpuFacts]:
         kind, bad, _ = word.partition("!")
         _, cut, profile = kind.partition("-mig-")
         index = INSTANCES + 100 * n if cut else n
-        yield GpuFacts(index, gpu_class=kind, mig_profile=profile or None, problem="it is cut anew" if bad else None)
+        size = re.search(r"-(\d+)g", kind)
+        yield GpuFacts(
+            index,
+            gpu_class=kind,
+            mig_profile=profile or None,
+            memory_bytes=int(size[1]) * GIB if size else None,
+            compute_capability=CAPABILITIES.get(kind.partition("-")[0]),
+            problem="it is cut anew" if bad else None,
+        )
+
+
+def fabric(facts: NodeFacts, how: str, words: str) -> NodeFacts:
+    """The facts of a node on one more fabric."""
+    words, bad, _ = words.partition("!")
+    said, _, name = words.partition(":")
+    if how == "domain":
+        cluster, _, clique = said.partition("/")
+        domain = DomainFacts("Completed", cluster, int(clique))
+        gpus = tuple(replace(c, domain=domain) for c in facts.gpus or ())
+        return replace(facts, gpus=gpus, imex=not bad)
+    kind = "infiniband" if how == "ib" else "roce"
+    adapter = f"mlx5_{len(facts.rdma_ports or ())}"
+    port = PortFacts(adapter, 1, kind, active=not bad, rate_gbps=200.0, gid_index=3 if how == "roce" else None)
+    port = replace(port, subnet_manager=said if how == "ib" and said else None)
+    named = name if how == "ib" else said
+    fabrics = (*(facts.fabrics or ()), FabricFacts(named, (adapter,))) if named else facts.fabrics
+    others = [p for p in facts.rdma_ports or () if p.subnet_manager != said] if how == "ib" else facts.rdma_ports or ()
+    if how == "ib" and len(others) < len(facts.rdma_ports or ()):  # told anew
+        return replace(facts, rdma_ports=(*others, replace(port, adapter="mlx5_0")))
+    return replace(facts, rdma_ports=(*others, port), fabrics=fabrics)
 
 
 def joined(cards: Sequence[GpuFacts], how: str, words: str) -> tuple[GpuFacts, ...]:
@@ -83,6 +123,12 @@ class Stage:
                 self._model(name, rest)
             case ["replica", name, "of", model, "on", node, state]:
                 self._replica(name, model, node, State(state))
+            case ["rank", node, "of", name, "gone"]:
+                left = [
+                    replace(r, shards=tuple(s for s in r.shards if (r.id, s.node) != (name, node)))
+                    for r in self.world.replicas
+                ]
+                self._replicas(left)
             case ["replica", name, "gone"]:
                 self._replicas([r for r in self.world.replicas if r.id != name])
             case ["replica", name, state]:
@@ -124,6 +170,7 @@ class Stage:
                 os="Linux",
                 vector_extensions=("avx", "avx2"),
                 gpus=(),
+                address=f"10.0.0.{len(known) + 1}",
             ),
         )
         for word in words:
@@ -136,11 +183,22 @@ class Stage:
                 case "free":
                     node = replace(node, memory_free_bytes=int(value) * GIB)
                 case "labels":
-                    node = replace(node, labels=dict([value.split(":")]))
+                    node = replace(node, labels=node.labels | dict(pair.split(":") for pair in value.split(",")))
                 case "cards":  # `!` cannot be used; a class with -mig- is the first instance of its card
                     node = replace(node, facts=replace(node.facts, gpus=tuple(_cards(value))))
                 case "links" | "numa" | "switch":
                     node = replace(node, facts=replace(node.facts, gpus=joined(node.facts.gpus or (), key, value)))
+                case "ib" | "roce" | "domain":
+                    node = replace(node, facts=fabric(node.facts, key, value))
+                case "ethernet":
+                    node = replace(node, labels={**node.labels, "llmgw.io/ethernet": value})
+                case "foreign":
+                    held = dict([map(int, value.split(":"))]) if value else {}
+                    node = replace(node, foreign={d: n * GIB for d, n in held.items()})
+                case "weights":
+                    node = replace(node, facts=replace(node.facts, weights=(value,)))
+                case "disk":
+                    node = replace(node, disk_free_bytes=int(value) * GIB)
                 case "taken":
                     node = replace(node, facts=replace(node.facts, ports_taken=(int(value),)))
                 case "engines":
@@ -180,11 +238,15 @@ class Stage:
                 memory_bytes=int(options.get("memory", 1)) * GIB,
                 gpus=int(options.get("gpus", 0)),
                 gpu_class=options.get("gpu"),
+                nodes=int(options.get("nodes", 1)),
+                gpu_min_capability=float(options["capability"]) if "capability" in options else None,
+                gpu_min_memory_bytes=int(options["each"]) * GIB if "each" in options else None,
                 context_length=int(options.get("context", 2048)),
             )
             labels = dict([options["label"].split(":")]) if "label" in options else {}
             count = int(options.get("min", 1))
-            profile = ProfileDefinition(run, labels=labels)
+            disk = int(options["disk"]) * GIB if "disk" in options else None
+            profile = ProfileDefinition(run, labels=labels, min_disk_bytes=disk)
             most = int(options.get("max", count))
             windows = tuple(_window(w[7:]) for w in words if w.startswith("window="))
             scaling = Scaling(count, most, schedule=windows, prewarm_s=60.0 * float(options.get("prewarm", 0)))
@@ -192,10 +254,28 @@ class Stage:
 
     def _replica(self, name: str, model: str, node: str, state: State) -> None:
         run = self.models[model].definition.profiles[0].run if model in self.models else Profile("cpu", "llamacpp")
-        ports = {s.port for r in self.world.replicas for s in r.shards}
-        port = next(p for p in range(18100, 19000) if p not in ports)
-        shard = ShardView(0, node, port, (), run.cpu_cores or 0, run.memory_bytes or 0, observed=ShardState.READY)
-        made = ReplicaView(name, model, state, self.now, "cpu", run, Source("starter:tiny"), (shard,), created=self.now)
+        shards = []
+        for rank, place in enumerate(node.split("+")):
+            ports = {s.port for r in self.world.replicas for s in r.shards} | {s.port for s in shards}
+            port = next(p for p in range(18100, 19000) if p not in ports)
+            devices = tuple(range(run.gpus))
+            shards.append(
+                ShardView(
+                    rank, place, port, devices, run.cpu_cores or 0, run.memory_bytes or 0, observed=ShardState.READY
+                )
+            )
+        made = ReplicaView(
+            name,
+            model,
+            state,
+            self.now,
+            "cpu",
+            run,
+            Source("starter:tiny"),
+            tuple(shards),
+            meeting_port=18900 if len(shards) > 1 else None,
+            created=self.now,
+        )
         self._replicas([*self.world.replicas, made])
 
     def _seen(self, replica: ReplicaView, state: State) -> ReplicaView:
@@ -223,7 +303,9 @@ def told(step: steps.Step) -> str:
                 f"{s.node} port {s.port}" + (f" devices {', '.join(map(str, s.devices))}" if s.devices else "")
                 for s in step.seats
             )
-            return told + (f" over {step.fabric}" if step.fabric else "")
+            if step.fabric:
+                told += f" over {step.fabric} meeting at {step.meeting_port}"
+            return told
         case steps.Want():
             return f"want {step.model}: {step.reason}"
         case steps.Hold() | steps.Lose() | steps.Drain() | steps.Stop():
@@ -235,7 +317,8 @@ def told(step: steps.Step) -> str:
         case steps.Settle():
             return f"settle {step.node}"
         case steps.Retry():
-            return f"retry {step.replica} port {', '.join(map(str, step.ports))}"
+            told = f"retry {step.replica} port {', '.join(map(str, step.ports))}"
+            return told + (f" meeting at {step.meeting_port}" if step.meeting_port else "")
         case steps.Forget():
             return f"forget {step.replica}"
 

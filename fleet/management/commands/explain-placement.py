@@ -38,6 +38,10 @@ def _show(found: dict[str, Any]) -> None:
         for c in found["candidates"]
     ]
     table(rows, ("node", "profile", "score", "verdict"))
+    if found["fabrics"]:
+        print("\nover several nodes:")
+        rows = [{**g, "verdict": g["sentence"] if not g["nodes"] else "fits"} for g in found["fabrics"]]
+        table(rows, ("fabric", "kind", "profile", "wanted", "fitting", "nodes", "verdict"))
     if found["replicas"]:
         print("\nnow:")
         table(found["replicas"], ("replica", "profile", "state", "node", "reason"))

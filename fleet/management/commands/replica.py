@@ -38,7 +38,10 @@ class Command(NounCommand):
 
 
 def _list(rows: list[dict[str, Any]]) -> None:
-    table(rows, ("replica", "model", "profile", "state", "node", "port", "since", "reason"))
+    table(
+        [{**r, "node": r["nodes"]} for r in rows],
+        ("replica", "model", "profile", "state", "node", "port", "since", "reason"),
+    )
 
 
 def _show(replica: str) -> dict[str, Any]:
