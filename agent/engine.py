@@ -41,6 +41,8 @@ class Probes:
     """Any HTTP answer: the process is up (Starting → Loading)."""
     ready: str = "/v1/models"
     """200: the weights are in (Loading → Ready)."""
+    memory_held: bool = False
+    """It is not ready before its processes hold memory on each card that the shard was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,33 @@ class Capabilities:
     tested_with: str
     """"real" or "a stand-in": shown by `engine list`."""
     weights_format: str | None = None
-    """`gguf`: one file of that format, which the agent looks at before it starts the engine."""
+    """`gguf`: one file of that format, which the agent looks at before it starts the engine. `folder`: a folder as
+    Hugging Face lays it out, with a `config.json`."""
+    parallel: int = 1
+    """Requests worked on at once where the profile does not say."""
+    executors: tuple[str, ...] = ()
+    """Ways to tie its ranks together; the first one is the default."""
+    kv_events: bool = False
+    """It tells which blocks its KV cache holds."""
+    launchers: tuple[str, ...] = ()
+    """Modules of `agent.launchers` that its interpreter, which is not ours, is given: these alone."""
+    min_compute_capability: float | None = None
+    """Of the cards that it has kernels for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a model's own files say of it. None: not said, or not looked at."""
+
+    kv_heads: int | None = None
+    attention_heads: int | None = None
+    layers: int | None = None
+    quantization: str | None = None
+    """As the files name it: `fp8`, `awq`, `Q4_K_M`."""
+    trained_context: int | None = None
+    """Tokens."""
+    size_bytes: int | None = None
+    architecture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +109,8 @@ class Paths:
     """The engine's executable or interpreter on this node."""
     scratch: str
     """A folder of the shard's own, removed with it."""
+    interface: str | None = None
+    """The network device that holds this node's address."""
 
 
 class Engine(Protocol):
@@ -89,8 +119,15 @@ class Engine(Protocol):
     name: str
     capabilities: Capabilities
 
-    def problems(self, profile: Profile, facts: NodeFacts | None) -> tuple[Reason, ...]:
-        """Everything that forbids running `profile` (on a node with `facts`, when given)."""
+    def problems(
+        self, profile: Profile, facts: NodeFacts | None, model: ModelFacts | None = None
+    ) -> tuple[Reason, ...]:
+        """Everything that forbids running `profile` (on a node with `facts`, when given; with a model of which
+        `model` is known, when given). Facts that hold only the cards that were chosen are judged as these."""
+        ...
+
+    def on_cards(self, profile: Profile, gpus: int) -> Profile:
+        """`profile` spread over another number of cards of each node, without what was written for the old ones."""
         ...
 
     def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:

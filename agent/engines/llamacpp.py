@@ -7,9 +7,11 @@ over the cards of one machine; tensor parallelism and several nodes are not offe
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from agent.engine import Capabilities, Command, MetricNames, Paths, Probes
-from agent.engines.rules import flag_of, kept_environment, refused_environment, refused_flags
+from agent.engine import Capabilities, Command, MetricNames, ModelFacts, Paths, Probes
+from agent.engines import arithmetic, nccl
+from agent.engines.rules import flag_of, flags, installed, kept_environment, refused_environment, refused_flags
 from agent.wire.facts import EngineFacts, NodeFacts
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile, ShardSpec
@@ -27,10 +29,14 @@ _OWN_ENVIRONMENT = (
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
     "GGML_BACKEND_*",  # names a library to load
+    "GGML_VK_VISIBLE_DEVICES",
 )
 
 _MOST_CACHE_MIB = 8192
 """llama.cpp's own default."""
+
+_OF_CARDS = ("--tensor-split", "-ts", "--main-gpu", "-mg")
+"""Written for the cards that a replica had, and wrong for others."""
 
 _OURS = "llmgw sets it itself"
 _FIELD = "set {} in the profile instead"
@@ -75,23 +81,23 @@ class LlamaCpp:
         weights_format="gguf",
     )
 
-    def problems(self, profile: Profile, facts: NodeFacts | None) -> tuple[Reason, ...]:
+    def problems(
+        self, profile: Profile, facts: NodeFacts | None, model: ModelFacts | None = None
+    ) -> tuple[Reason, ...]:
         found = [*refused_flags(profile.args, _REFUSED)]
         found += refused_environment(profile.env, _FAMILIES, _OWN_ENVIRONMENT)
-        modes = [after for flag, after in _flags(profile.args) if flag in ("--split-mode", "-sm")]
+        modes = [after for flag, after in flags(profile.args) if flag in ("--split-mode", "-sm")]
         if any(mode not in ("none", "layer") for mode in modes):
             found.append(
                 Reason("tensor_parallel_refused", "llama.cpp splits a model by layers here: --split-mode none or layer")
             )
-        if profile.parallel < 1:
-            found.append(Reason("bad_parallel", f"parallel must be at least 1, and is {profile.parallel}"))
-        if profile.context_length is not None and profile.context_length < 1:
-            found.append(
-                Reason("bad_context_length", f"context_length must be at least 1, and is {profile.context_length}")
-            )
+        found += arithmetic.problems("llama.cpp", self.capabilities, profile, facts, model)
         if facts is not None:
-            found += self._node_problems(profile, facts)
+            found += installed(self.name, "llama.cpp", facts, "neither the xllamacpp wheel nor a llama-server on PATH")
         return tuple(found)
+
+    def on_cards(self, profile: Profile, gpus: int) -> Profile:
+        return replace(profile, gpus=gpus, args=_without(profile.args, _OF_CARDS))
 
     def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:
         profile = shard.profile
@@ -105,7 +111,7 @@ class LlamaCpp:
             argv += ["--ctx-size", str(profile.context_length * profile.parallel)]
         if profile.cpu_cores is not None:
             argv += ["--threads", str(profile.cpu_cores), "--threads-batch", str(profile.cpu_cores)]
-        given = {flag for flag, _ in _flags(profile.args)}
+        given = {flag for flag, _ in flags(profile.args)}
         if profile.memory_bytes is not None and not given & {"--cache-ram", "-cram"}:
             # Beside weights and KV cache llama.cpp keeps up to 8 GiB of old prompts, whatever was reserved: here at
             # most a quarter of the reservation.
@@ -116,8 +122,9 @@ class LlamaCpp:
                 # An input to embed must fit into one physical batch.
                 argv += ["--batch-size", str(profile.context_length), "--ubatch-size", str(profile.context_length)]
         env = kept_environment(profile.env, _FAMILIES, _OWN_ENVIRONMENT)
-        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(d) for d in shard.devices)
+        env |= nccl.devices(shard)
+        if shard.devices and nccl.whole_cards(shard):
+            env["GGML_VK_VISIBLE_DEVICES"] = env["CUDA_VISIBLE_DEVICES"]  # a Vulkan build sees no MIG instances
         if not shard.devices:
             argv += ["--device", "none"]
         else:
@@ -125,14 +132,14 @@ class LlamaCpp:
                 argv += ["--n-gpu-layers", "999"]
             if len(shard.devices) > 1 and not given & {"--split-mode", "-sm"}:
                 argv += ["--split-mode", "layer"]
-        argv += profile.args
+        argv += _fitting(profile.args, len(shard.devices))
         return (Command(argv=tuple(argv), env=env, secret_env={"LLAMA_API_KEY": shard.key}),)
 
     def serves_http(self, rank: int) -> bool:
         return rank == 0
 
     def probes(self, shard: ShardSpec) -> Probes:
-        return Probes(alive="/health", ready="/v1/models")
+        return Probes(alive="/health", ready="/v1/models", memory_held=bool(shard.devices))
 
     def metrics(self, engine: EngineFacts | None) -> MetricNames:
         return MetricNames(
@@ -143,28 +150,24 @@ class LlamaCpp:
             completion_tokens_total="llamacpp:tokens_predicted_total",
         )
 
-    def _node_problems(self, profile: Profile, facts: NodeFacts) -> list[Reason]:
-        if facts.engines is None:
-            return []
-        mine = [e for e in facts.engines if e.name == self.name]
-        if not mine:
-            return [
-                Reason(
-                    "engine_missing",
-                    "llama.cpp is not installed on the node: neither the xllamacpp wheel nor a llama-server on PATH",
-                )
-            ]
-        if all(e.problem for e in mine):
-            return [Reason("engine_unusable", f"llama.cpp cannot be used on the node: {mine[0].problem}")]
-        return []
+
+def _fitting(args: tuple[str, ...], cards: int) -> tuple[str, ...]:
+    """The arguments without a `--tensor-split` that was written for another number of cards."""
+    split = [after for flag, after in flags(args) if flag in ("--tensor-split", "-ts")]
+    if all(len(re.split(r"[,/]", after)) == cards for after in split):
+        return args
+    return _without(args, ("--tensor-split", "-ts"))
 
 
-def _flags(args: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Each flag with the value beside it (or after its `=`); an empty string where there is none."""
-    found = []
-    for i, argument in enumerate(args):
-        flag = flag_of(argument)
-        if flag is not None:
-            after = argument.split("=", 1)[1] if "=" in argument else "".join(args[i + 1 : i + 2])
-            found.append((flag, after))
-    return found
+def _without(args: tuple[str, ...], unwanted: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments without some flags, each of which takes a value."""
+    kept: list[str] = []
+    skip = False
+    for argument in args:
+        if skip:
+            skip = False
+        elif flag_of(argument) in unwanted:
+            skip = "=" not in argument
+        else:
+            kept.append(argument)
+    return tuple(kept)

@@ -7,10 +7,12 @@ are applied when a model is defined (as refusals) and again when an engine is la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from agent.wire.facts import NodeFacts
 from agent.wire.reason import Reason
 
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CHANGES_WHAT_RUNS = re.compile(
     r"(LD|DYLD|PYTHON|BASH|PERL|RUBY|NODE|JAVA|GCONV|MALLOC|GLIBC|SSL|LLMGW)(_.*)?"
@@ -63,13 +65,91 @@ def flag_of(argument: str) -> str | None:
     return name.replace("_", "-").lower() if name.startswith("--") else name
 
 
-def refused_flags(args: Iterable[str], refused: Mapping[str, str]) -> tuple[Reason, ...]:
-    """A reason for each argument that is one of `refused` (flag to why), in any spelling."""
+def flags(args: Sequence[str]) -> list[tuple[str, str]]:
+    """Each flag with the value beside it (or after its `=`); an empty string where there is none."""
+    found = []
+    for i, argument in enumerate(args):
+        flag = flag_of(argument)
+        if flag is not None:
+            after = argument.split("=", 1)[1] if "=" in argument else "".join(args[i + 1 : i + 2])
+            found.append((flag, after))
+    return found
+
+
+def refused_flags(
+    args: Iterable[str], refused: Mapping[str, str], *, abbreviates: bool = False, known: Collection[str] = ()
+) -> tuple[Reason, ...]:
+    """A reason for each argument that is one of `refused` (flag to why), in any spelling.
+
+    `abbreviates`: the engine reads its command line with argparse, which takes a flag's beginning for the flag, a
+    value glued to a short one (`-n2`), and in some engines a key of it after a dot (`--config.key`); `known` are
+    flags of their own that a refused one begins with.
+    """
     found = []
     for argument in args:
         flag = flag_of(argument)
-        if flag is not None and flag in refused:
-            found.append(Reason("flag_refused", f"the argument {flag} is refused: {refused[flag]}"))
-        elif "\0" in argument:
+        if "\0" in argument:
             found.append(Reason("flag_refused", "an argument holds a NUL"))
+        elif flag == "--":
+            found.append(Reason("flag_refused", "the argument -- is refused: what follows it would be no flag"))
+        elif flag is not None:
+            meant = _meant(flag, refused, known) if abbreviates else flag
+            if meant in refused:
+                short = "" if meant == flag else f", which the engine may read as {meant},"
+                found.append(Reason("flag_refused", f"the argument {flag[:80]}{short} is refused: {refused[meant]}"))
     return tuple(found)
+
+
+def _meant(flag: str, refused: Mapping[str, str], known: Collection[str]) -> str:
+    """The refused flag that argparse may read `flag` as; `flag` itself where there is none."""
+    base = flag.split(".", 1)[0]
+    if base in refused or base in known:
+        return base
+    if not flag.startswith("--") and flag[:2] in refused:
+        return flag[:2]
+    return next((r for r in refused if r.startswith(base)), flag)
+
+
+_RISKY = (
+    "trust_remote_code",
+    "trust-remote-code",
+    "module_path",
+    "plugin",
+    "_cls",
+    "logits_processor",
+    "worker_extension",
+)
+
+
+def risky_values(args: Iterable[str]) -> tuple[Reason, ...]:
+    """A reason for each argument (the JSON of a `--…-config`, say) that asks within it for code from elsewhere."""
+    found = []
+    for argument in args:
+        flag = flag_of(argument)
+        plain = argument.lower()
+        word = next((w for w in _RISKY if w in plain), None)
+        if word is not None and (flag is None or "=" in argument or "." in argument):
+            found.append(
+                Reason(
+                    "flag_refused", f"the argument {argument[:80]!r} is refused: {word} in it loads code from elsewhere"
+                )
+            )
+    return tuple(found)
+
+
+def installed(name: str, label: str, facts: NodeFacts, how: str) -> list[Reason]:
+    """Whether a node has an engine that can be used; `how`: what it takes, for the sentence of one that has none."""
+    if facts.engines is None:
+        return []
+    mine = [e for e in facts.engines if e.name == name]
+    if not mine:
+        return [Reason("engine_missing", f"{label} is not installed on the node: {how}")]
+    if all(e.problem for e in mine):
+        return [Reason("engine_unusable", f"{label} cannot be used on the node: {mine[0].problem}")]
+    return []
+
+
+def version(written: str | None) -> tuple[int, ...] | None:
+    """The numbers that a version begins with: `1.3.0rc13` is (1, 3, 0). None where it begins with none."""
+    match = _VERSION.match(written or "")
+    return None if match is None else tuple(int(n) for n in match[1].split("."))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from agent.core import environment
 from agent.engine import Command, Engine, Paths
-from agent.node import gguf_file, reach, shardfile
+from agent.node import gguf_file, launchers, reach, shardfile
 from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
 from agent.node.shardfile import ShardFile
 from agent.node.weights import Progress, WeightsError
-from agent.wire.facts import INSTANCES, device_name
+from agent.wire.facts import INSTANCES, NodeFacts, device_name
 from agent.wire.shard import ShardSpec
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -36,8 +36,9 @@ def refuse(engine: Engine | None, spec: ShardSpec) -> None:
         raise CannotStart(f"{spec.shard_id[:80]!r} cannot be a shard's id: letters, digits, '.', '_' and '-'")
     if spec.world_size > 1 and not engine.capabilities.multi_node:
         raise CannotStart(f"{engine.name} runs on one node, and a shard of {spec.world_size} was asked for")
+    here = None if spec.gang is None else NodeFacts(address=spec.gang.addresses[spec.rank])
     # A variable that is not passed on is dropped at launch; an argument cannot be left out without changing the rest.
-    refused = [p for p in engine.problems(spec.profile, None) if p.code != "environment_refused"]
+    refused = [p for p in engine.problems(spec.profile, here) if p.code != "environment_refused"]
     if refused:
         raise CannotStart("; ".join(p.sentence for p in refused))
 
@@ -60,6 +61,8 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         if ctx.engine_user is not None:
             shutil.chown(scratch, ctx.engine_user)
+        if engine.capabilities.launchers:
+            launchers.lay_out(engine.capabilities.launchers, scratch, ctx.engine_user)
     except (OSError, LookupError) as e:
         raise CannotStart(f"the engine's folder {scratch} could not be made: {e}") from None
     if ctx.engine_user is not None:
@@ -95,7 +98,7 @@ async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, s
             command,
             mark=f"{ctx.home.id}/{record.spec.shard_id}/{record.launch}",
             scratch=paths.scratch,
-            import_from=ctx.import_from,
+            import_from=launchers.folder(paths.scratch) if engine.capabilities.launchers else ctx.import_from,
         )
         try:
             process = ctx.host.spawn(Launch(command.argv, env, Path(paths.scratch), log, ctx.engine_user))

@@ -30,10 +30,6 @@ _LATER = {
     "eval": "quality gates",
 }
 _LATER_PROFILE = {
-    "tp": "tensor parallel",
-    "nodes": "replicas over several nodes",
-    "gpus_per_node": "replicas over several nodes",
-    "gpu": "cards by requirement",
     "kv_events": "routing by cache events",
 }
 
@@ -174,28 +170,33 @@ def _profile(fields: Fields, context_length: int | None, embeddings: bool) -> Pr
         fields.problem("the name must be 1 to 40 small ASCII letters, digits, . _ or -", "bad_name")
     engine = fields.text("engine", required=True)
     gpu_class = fields.text("gpu_class") or None
+    capability, card_bytes = _requirement(fields, gpu_class)
+    tp, pp = fields.whole("tp", None, 1, 1024), fields.whole("pp", None, 1, 1024)
+    nodes = fields.whole("nodes", 1, 1, 64) or 1
+    gpus = _gpus(fields, bool(gpu_class or capability or card_bytes), (tp or 1) * (pp or 1), nodes)
     run = Profile(
         name=name,
         engine=engine,
         args=fields.texts("args"),
         env=fields.pairs("env"),
         context_length=context_length,
-        parallel=fields.whole("parallel", 1, 1, 1024) or 1,
+        parallel=fields.whole("parallel", parallel(engine), 1, 1024) or 1,
         cpu_cores=fields.whole("cpu_cores", None, 1, 4096),
         memory_bytes=fields.gib("min_memory_gb"),
-        gpus=fields.whole("gpus", 1 if gpu_class else 0, 0, 64) or 0,
+        gpus=gpus,
         gpu_class=gpu_class,
         embeddings=embeddings,
         startup_timeout_s=fields.duration("startup_timeout", 300.0, LONGEST_START_S),
         stop_grace_s=fields.duration("stop_grace", 10.0, 600.0),
+        tp=tp,
+        pp=pp,
+        nodes=nodes,
+        executor=fields.text("executor") or None,
+        gpu_min_capability=capability,
+        gpu_min_memory_bytes=card_bytes,
     )
     if gpu_class and not run.gpus:
         fields.problem(f"gpu_class {gpu_class} needs gpus: 1 or more")
-    if gpu_class and "-mig-" in gpu_class and run.gpus > 1:
-        fields.problem(
-            f"a replica on MIG runs on one instance, and gpus: {run.gpus} was asked for: a process can open only one, "
-            "and instances have no link between them; choose a larger profile or whole cards"
-        )
     if engine and engine not in ENGINES:
         fields.problem(f"there is no engine {engine}; there are {', '.join(sorted(ENGINES))}", "unknown_engine")
     elif engine:
@@ -211,6 +212,39 @@ def _profile(fields: Fields, context_length: int | None, embeddings: bool) -> Pr
         labels=_labels(fields),
         min_disk_bytes=fields.gib("min_disk_gb"),
     )
+
+
+def parallel(engine: str) -> int:
+    """Requests at once where a profile does not say: what its engine is made for."""
+    return ENGINES[engine].capabilities.parallel if engine in ENGINES else 1
+
+
+def default_gpus(wanted: bool, ways: int, nodes: int) -> int:
+    """Cards of each node where a profile does not say: as many as its ways need, and one where cards are wanted at all.
+    Ways that do not divide are rounded up, for the engine to refuse with the figures."""
+    return -(-ways // nodes) if wanted or ways > 1 else 0
+
+
+def _gpus(fields: Fields, wanted: bool, ways: int, nodes: int) -> int:
+    gpus, per_node = fields.whole("gpus", None, 0, 64), fields.whole("gpus_per_node", None, 0, 64)
+    if gpus is not None and per_node is not None and gpus != per_node:
+        fields.problem(f"gpus ({gpus}) and gpus_per_node ({per_node}) are one figure, the cards of each node: say one")
+    found = per_node if gpus is None else gpus
+    return default_gpus(wanted, ways, nodes) if found is None else found
+
+
+def _requirement(fields: Fields, gpu_class: str | None) -> tuple[float | None, int | None]:
+    """(least compute capability, least bytes) of each card: `gpu: {min_compute_capability: 8.9, min_memory_gb: 40}`."""
+    written = fields.take("gpu") is not None
+    gpu = fields.table("gpu")
+    capability = gpu.number("min_compute_capability", 0.0, 1.0, 99.0) or None
+    memory = gpu.gib("min_memory_gb")
+    gpu.done()
+    if written and gpu_class:
+        fields.problem("cards are asked for by gpu_class or by gpu, not by both")
+    elif written and capability is None and memory is None:
+        fields.problem("gpu says what a card must have: min_compute_capability, min_memory_gb or both")
+    return capability, memory
 
 
 def _labels(fields: Fields) -> dict[str, str]:

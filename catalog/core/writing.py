@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from catalog.core import prices, scaling, slo
+from agent.wire.shard import Profile
+from catalog.core import prices, reading, scaling, slo
 from catalog.core.definition import Definition, External, ProfileDefinition
 from catalog.core.fields import GIB
 from llmgw.durations import written as duration
@@ -62,12 +63,17 @@ def _profile(profile: ProfileDefinition) -> dict[str, Any]:
             "sha256": profile.sha256,
             "priority": None if profile.priority == 100 else profile.priority,
             "weight": None if profile.weight == 1.0 else profile.weight,
-            "parallel": None if run.parallel == 1 else run.parallel,
+            "parallel": None if run.parallel == reading.parallel(run.engine) else run.parallel,
             "cpu_cores": run.cpu_cores,
             "min_memory_gb": _gib(run.memory_bytes),
             "min_disk_gb": _gib(profile.min_disk_bytes),
             "gpu_class": run.gpu_class,
-            "gpus": None if run.gpus == (1 if run.gpu_class else 0) else run.gpus,
+            "gpu": _requirement(run),
+            "tp": run.tp,
+            "pp": run.pp,
+            "nodes": None if run.nodes == 1 else run.nodes,
+            "gpus" if run.nodes == 1 else "gpus_per_node": _gpus(run),
+            "executor": run.executor,
             "startup_timeout": None if run.startup_timeout_s == 300.0 else duration(run.startup_timeout_s),
             "stop_grace": None if run.stop_grace_s == 10.0 else duration(run.stop_grace_s),
             "labels": dict(profile.labels),
@@ -75,6 +81,15 @@ def _profile(profile: ProfileDefinition) -> dict[str, Any]:
             "args": list(run.args),
         }
     )
+
+
+def _requirement(run: Profile) -> dict[str, Any]:
+    return _short({"min_compute_capability": run.gpu_min_capability, "min_memory_gb": _gib(run.gpu_min_memory_bytes)})
+
+
+def _gpus(run: Profile) -> int | None:
+    wanted = bool(run.gpu_class or run.gpu_min_capability or run.gpu_min_memory_bytes)
+    return None if run.gpus == reading.default_gpus(wanted, (run.tp or 1) * (run.pp or 1), run.nodes) else run.gpus
 
 
 def _external(external: External | None) -> dict[str, Any] | None:

@@ -207,5 +207,9 @@ _WORDS = {
     "gpu_unusable": "GPUs unusable",
     "gpu_foreign": "GPU memory held by others",
     "mig_one": "more than one MIG instance",
+    "compute_capability": "GPUs too old for the engine",
+    "fp8_unsupported": "GPUs without fp8",
+    "engine_too_old": "engine too old",
+    "ray_exposed": "Ray on a public address",
     "ports": "no port free",
 }

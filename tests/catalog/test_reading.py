@@ -168,7 +168,7 @@ def test_what_is_no_mapping_is_refused_in_one_sentence(raw: Any) -> None:
         ({"capabilities": {"chat": False, "completions": False}}, "at least one of"),
         ({"capabilities": {"chat": "yes"}}, "true or false"),
         ({"adapters": []}, "adapters (LoRA adapters) is not supported"),
-        ({"profiles": [{"name": "a", "engine": "llamacpp", "tp": 2}]}, "tp (tensor parallel) is not supported"),
+        ({"profiles": [{"name": "a", "engine": "llamacpp", "tp": 2}]}, "llama.cpp splits a model by layers"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "weight": float("nan")}]}, "weight must be a number"),
         ({"profiles": [{"name": "a", "engine": "llamacpp", "gpu_class": "x", "gpus": 0}]}, "needs gpus: 1"),
         (
