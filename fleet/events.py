@@ -37,7 +37,7 @@ def move(replica: models.Replica, state: State, now: datetime, **changes: Any) -
 
 def record(replica: models.Replica, reason: str) -> None:
     """A line in the replica's history."""
-    nodes = ", ".join(s.node.node_id for s in replica.shards.select_related("node"))
+    nodes = _nodes(replica)
     models.ReplicaEvent.objects.create(
         replica=replica.public_id, model=replica.model, node=nodes, state=replica.state, reason=reason
     )
@@ -53,9 +53,15 @@ def record(replica: models.Replica, reason: str) -> None:
 
 def end(replica: models.Replica) -> None:
     """The row goes; its history stays."""
-    nodes = ", ".join(s.node.node_id for s in replica.shards.select_related("node"))
+    nodes = _nodes(replica)
     models.ReplicaEvent.objects.create(
         replica=replica.public_id, model=replica.model, node=nodes, state="ended", reason=replica.reason
     )
     log.info("%s (%s) ended: %s", replica.public_id, replica.model, replica.reason or "nothing of it runs")
     replica.delete()
+
+
+def _nodes(replica: models.Replica) -> str:
+    """Where its ranks are, the leader's first, as far as a line of history has room."""
+    names = ", ".join(s.node.node_id for s in replica.shards.select_related("node"))
+    return names if len(names) <= 120 else f"{names[:119]}…"

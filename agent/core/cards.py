@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
 
-from agent.wire.facts import INSTANCES
+from agent.wire.facts import INSTANCES, GpuFacts, GpuFigures
 
 GIB = 2**30
 _MAKERS = ("nvidia", "geforce", "tesla", "quadro")
@@ -48,3 +51,27 @@ def kernel_bus_id(bus_id: str | None) -> str | None:
 def card_of(index: int) -> int:
     """The card that a device is, or is cut from."""
     return index if index < INSTANCES else (index - INSTANCES) // 100
+
+
+def figures(gpu: GpuFacts) -> GpuFigures:
+    """What moves of it."""
+    return GpuFigures(**{name: getattr(gpu, name) for name in _MOVING}, index=gpu.index)
+
+
+def still(gpu: GpuFacts) -> GpuFacts:
+    """Without what moves of it."""
+    return replace(gpu, **_UNKNOWN)
+
+
+def sum_of(held: Iterable[int | None]) -> int | None:
+    """Of what several processes hold; None where one holds something whose size is not told."""
+    total = 0
+    for one in held:
+        if one is None:
+            return None
+        total += one
+    return total
+
+
+_MOVING = tuple(f.name for f in fields(GpuFigures) if f.name != "index")
+_UNKNOWN: dict[str, Any] = dict.fromkeys(_MOVING)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import msgspec
+
+from agent.wire.facts import device_name
 
 
 class Verdict(StrEnum):
@@ -17,7 +20,15 @@ class Verdict(StrEnum):
     FOREIGN = "foreign"
     """Somebody answers who serves another model, or does not know our key."""
     OFF_CARD = "off_card"
-    """It answers, and holds no memory on a card that it was given: it computes on the CPU."""
+    """It answers (or lives, where it serves no HTTP), and holds no memory on a card that it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of a shard, and what to say of it where that needs saying."""
+
+    verdict: Verdict
+    sentence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +64,17 @@ def _models(body: bytes) -> list[str] | None:
     if not isinstance(data, list):
         return None
     return [str(m["id"]) for m in data if isinstance(m, dict) and "id" in m]
+
+
+def off_card(held: Mapping[int, int | None], engine: str, *, serves: bool) -> str | None:
+    """What to say of a shard that holds nothing on some of its cards; None where it holds memory on each. `engine`
+    names its build."""
+    empty = [d for d, n in sorted(held.items()) if n == 0]
+    if not empty:
+        return None
+    which = f"card{'s' if len(empty) > 1 else ''} {', '.join(map(device_name, empty))}"
+    whole = "" if len(empty) == len(held) else f" (of {len(held)} that it was given)"
+    if not serves:
+        return f"it lives, and holds no memory yet on {which}{whole}"
+    told = f"it answers, and holds no memory on {which}{whole}: it computes on the CPU"
+    return f"{told}; {engine} may be a build without CUDA"

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from agent.core import options
+from agent.core import cards, options
 from agent.core.backoff import HOPELESS_S, delay_s
 from agent.core.converge import Taken, accepts, take
 from agent.core.options import Options
@@ -25,7 +25,7 @@ from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
 from agent.node.supervisor import Supervisor
-from agent.wire.facts import NodeFacts
+from agent.wire.facts import HolderFacts, NodeFacts
 from agent.wire.messages import (
     Answer,
     Desired,
@@ -46,6 +46,7 @@ _STEADY_S = 5.0
 """A connection that lasted this long counts as a success, and the next failure as the first."""
 _FACTS_EVERY_S = 30.0
 _MEASURE_EVERY_S = 3.0
+_MEASURE_CARDS_EVERY_S = 5.0
 _LOCALHOST = "127.0.0.1"
 _OUT = ("certificate_revoked", "unknown_node")
 """Refusals that say that this node is no longer one of the cluster's."""
@@ -110,7 +111,7 @@ class Agent:
         await self.supervisor.recover()
         await self.supervisor.settled(1.0)
         self._begin_with_kept()
-        works = [self._dial(), self._converge_on_change(), self._measure()]
+        works = [self._dial(), self._converge_on_change(), self._measure(), self._measure_cards()]
         if self._edits is not None:
             works.append(self._edits.edited(self._tell_edit))
         tasks = [asyncio.create_task(work) for work in works]
@@ -251,6 +252,7 @@ class Agent:
                     memory_free_bytes=moving.memory_free_bytes,
                     disk_free_bytes=moving.disk_free_bytes,
                     load_1m=moving.load_1m,
+                    gpus=moving.gpus,
                 )
             )
             with contextlib.suppress(TimeoutError):
@@ -316,6 +318,12 @@ class Agent:
             await asyncio.sleep(_MEASURE_EVERY_S)
             self.supervisor.measure()
 
+    async def _measure_cards(self) -> None:
+        """Apart: a driver that hangs holds up nothing else."""
+        while True:
+            await asyncio.sleep(_MEASURE_CARDS_EVERY_S)
+            await self.supervisor.measure_cards()
+
     async def _report(self) -> Report:
         self._told = await asyncio.to_thread(self._latest_facts)
         return Report(
@@ -360,9 +368,17 @@ class Agent:
 
 
 def _lasting(facts: NodeFacts) -> NodeFacts:
-    """Without the figures that heartbeats carry. Those of cards that never stand still are looked at again with
-    everything else, and told when they differ."""
-    return replace(facts, memory_free_bytes=None, disk_free_bytes=None)
+    """Without the figures that heartbeats carry. A card's free memory counts by whole GiB: what is placed on it rests
+    on the report."""
+    gpus = facts.gpus and tuple(
+        replace(
+            cards.still(gpu),
+            memory_free_bytes=None if gpu.memory_free_bytes is None else gpu.memory_free_bytes >> 30,
+            holders=gpu.holders and tuple(sorted((HolderFacts(h.pid) for h in gpu.holders), key=lambda h: h.pid)),
+        )
+        for gpu in facts.gpus
+    )
+    return replace(facts, memory_free_bytes=None, disk_free_bytes=None, gpus=gpus)
 
 
 def _read_taken(ctx: Context) -> tuple[Taken, ...]:

@@ -24,7 +24,7 @@ from agent.node.linux import reap
 from agent.node.settings import Settings, read
 from agent.node.status import look, refusal
 from agent.node.supervisor import Supervisor
-from agent.node.this_machine import ThisMachine, context
+from agent.node.this_machine import ThisMachine, card_watch, context
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -106,12 +106,13 @@ def status(args: argparse.Namespace) -> int:
 
 
 async def _run(home: Home, settings: Settings) -> int:
-    ctx = context(home, settings)
+    cards = card_watch(settings)
+    ctx = context(home, settings, cards)
     agent = Agent(
         ctx,
         Identity(settings.node_id, secrets.token_hex(8), settings.address),
         WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
-        ThisMachine(home, settings),
+        ThisMachine(home, settings, cards),
         Edits(home.settings, settings),
     )
     task = asyncio.create_task(agent.run())

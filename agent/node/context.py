@@ -27,5 +27,7 @@ class Context:
     environ: Mapping[str, str] = field(default_factory=dict)
     """The agent's own environment; little of it is passed on."""
     engine_user: str | None = None
+    alive_s: float = 5.0
+    """A rank that serves no HTTP counts as started when it has lived so long."""
     log_bytes: int = 8 * 1024 * 1024
     """Of one engine's log before it is shortened."""

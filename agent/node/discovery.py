@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.core import proc
-from agent.node import gpus, rdma, surroundings
+from agent.node import rdma, surroundings
+from agent.node.nvml import Cards
 from agent.node.settings import Settings
-from agent.wire.facts import EngineFacts, NodeFacts
+from agent.wire.facts import EngineFacts, GpuFigures, NodeFacts
 
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "9p"}
+
+
+_NO_CARDS = Cards()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Moving:
     memory_free_bytes: int | None = None
     disk_free_bytes: int | None = None
     load_1m: float | None = None
+    gpus: tuple[GpuFigures, ...] | None = None
     rdma_active: tuple[bool | None, ...] | None = None
     """Of each RDMA port: a change is told at once, since a fabric goes with it."""
 
@@ -46,12 +51,12 @@ def facts(
     address: str | None,
     engines: Iterable[EngineFacts],
     own_ports: Collection[int] = (),
+    cards: Cards = _NO_CARDS,
 ) -> NodeFacts:
-    """Everything; takes a few milliseconds (the first time with a card some hundreds)."""
+    """Everything; takes a few milliseconds."""
     cpuinfo = _text("/proc/cpuinfo")
     memory = proc.meminfo(_text("/proc/meminfo"))
     disk = _disk(weights)
-    cards = gpus.found(settings.discovery.get("nvidia_smi", "nvidia-smi"))
     return NodeFacts(
         hostname=socket.gethostname() or None,
         address=address,
@@ -76,14 +81,14 @@ def facts(
     )
 
 
-def moving(weights: Path) -> Moving:
+def moving(weights: Path, gpus: tuple[GpuFigures, ...] | None = None) -> Moving:
     disk = _disk(weights)
     try:
         load = os.getloadavg()[0]
     except OSError:
         load = None
     memory = proc.meminfo(_text("/proc/meminfo"))
-    return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load, rdma.states())
+    return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load, gpus, rdma.states())
 
 
 def version() -> str:

@@ -1,81 +1,72 @@
 """NVIDIA cards: by NVML, where its library is there, else by nvidia-smi; both tell the same facts. Other makers' cards
-are not asked yet."""
+are not asked yet. Every question may take as long as a driver that has lost a card does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from ctypes.util import find_library
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from agent.core import cards, smi
-from agent.node import tools
-from agent.wire.facts import INSTANCES, DomainFacts, GpuFacts, HolderFacts, NvLink, PcieFacts
+from agent.node import nvml, tools
+from agent.node.nvml import Cards
+from agent.wire.facts import GpuFacts, GpuFigures
 
-T = TypeVar("T")
 _SMI_S = 30.0
 """A driver that has lost a card answers late."""
-_MOST_LINKS = 18
 
 
-@dataclass(frozen=True, slots=True)
-class Cards:
-    """`gpus` is None where nobody could be asked; empty where somebody was, and there is none."""
-
-    driver: str | None = None
-    gpus: tuple[GpuFacts, ...] | None = None
+class NotTold(Exception):
+    """There is a driver's library or tool, and it does not answer; the sentence says how."""
 
 
-def found(smi_command: str = "nvidia-smi", root: Path = Path("/")) -> Cards:
-    told = _by_nvml() or _by_smi(smi_command)
-    if told.gpus is None:
+def facts(command: str = "nvidia-smi") -> Cards:
+    """Without what stands beside the cards. Raises `NotTold`."""
+    why = ""
+    try:
+        told = nvml.facts()
+    except nvml.NoDriver as e:
+        told, why = None, str(e)
+    if told is not None and told.gpus is not None:
         return told
-    near = smi.topology(tools.said([smi_command, *smi.TOPOLOGY], _SMI_S) or "") if len(told.gpus) else {}
-    return replace(told, gpus=tuple(_placed(gpu, near, root) for gpu in told.gpus))
+    found = _by_smi(command)
+    if found.gpus is None and why:
+        raise NotTold(why)
+    return found
 
 
-def holders(devices: Collection[int]) -> list[set[int]] | None:
-    """Of each of `devices` the processes that hold memory on it; None when that cannot be told."""
-    if not _library():
-        return None
-    import pynvml
-
+def figures(command: str = "nvidia-smi") -> tuple[GpuFigures, ...] | None:
+    """What moves, of every device; None where nobody tells."""
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
+        told = nvml.figures()
+    except nvml.NoDriver:
+        told = None
+    if told is not None:
+        return told
+    gpus = _by_smi(command).gpus
+    return None if gpus is None else tuple(cards.figures(gpu) for gpu in gpus)
+
+
+def held(command: str = "nvidia-smi") -> dict[int, dict[int, int | None]] | None:
+    """By device, by process: what it holds there, in bytes (None: something). A device that does not tell is absent;
+    None where nobody tells."""
     try:
-        handles = dict(_devices(pynvml))
-        if any(d not in handles for d in devices):
-            return None
-        held = [_holders(pynvml, handles[d]) for d in devices]
-        return None if None in held else [{h.pid for h in some} for some in held if some is not None]
-    finally:
-        _ask(pynvml, pynvml.nvmlShutdown)
+        told = nvml.held()
+    except nvml.NoDriver:
+        told = None
+    if told is not None:
+        return told
+    gpus = _by_smi(command).gpus
+    if gpus is None:
+        return None
+    return {g.index: {h.pid: h.memory_bytes for h in g.holders} for g in gpus if g.holders is not None}
 
 
-def names(devices: Collection[int], smi_command: str = "nvidia-smi") -> tuple[str, ...] | None:
-    """As `CUDA_VISIBLE_DEVICES` names them; None where an instance's id is not known."""
-    if all(d < INSTANCES for d in devices):
-        return tuple(map(str, devices))
-    ids = {gpu.index: gpu.uuid for gpu in found(smi_command).gpus or ()}
-    made = [str(d) if d < INSTANCES else ids.get(d) for d in devices]
-    return None if None in made else tuple(name for name in made if name is not None)
+def topology(command: str = "nvidia-smi") -> dict[int, smi.Near]:
+    """What stands beside each card. It changes with a boot, and asking takes seconds."""
+    return smi.topology(tools.said([command, *smi.TOPOLOGY], _SMI_S) or "")
 
 
-# -- nvidia-smi
-
-
-def _by_smi(command: str) -> Cards:
-    text = tools.said([command, *smi.QUERY], _SMI_S)
-    if text is None:
-        return Cards()
-    said = smi.query(text, tools.said([command, *smi.LIST], _SMI_S) or "")
-    return Cards(said.driver, said.gpus) if said is not None else Cards()
-
-
-def _placed(gpu: GpuFacts, near: dict[int, smi.Near], root: Path) -> GpuFacts:
+def placed(gpu: GpuFacts, near: dict[int, smi.Near], root: Path = Path("/")) -> GpuFacts:
     """With what stands beside the card: NUMA node by the kernel, adapters and NVLink by the tool's matrix."""
     card = cards.card_of(gpu.index)
     by_tool = near.get(card)
@@ -88,6 +79,14 @@ def _placed(gpu: GpuFacts, near: dict[int, smi.Near], root: Path) -> GpuFacts:
     return replace(gpu, numa_node=numa, adapters=by_tool.adapters if by_tool is not None else None, nvlinks=links)
 
 
+def _by_smi(command: str) -> Cards:
+    text = tools.said([command, *smi.QUERY], _SMI_S)
+    if text is None:
+        return Cards()
+    said = smi.query(text, tools.said([command, *smi.LIST], _SMI_S) or "")
+    return Cards(said.driver, said.gpus, slow=True) if said is not None else Cards()
+
+
 def _numa(bus_id: str | None, root: Path) -> int | None:
     if bus_id is None:
         return None
@@ -96,209 +95,3 @@ def _numa(bus_id: str | None, root: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return found if found >= 0 else None
-
-
-# -- NVML
-
-
-def _library() -> bool:
-    return find_library("nvidia-ml") is not None or _loads("libnvidia-ml.so.1")
-
-
-def _loads(name: str) -> bool:
-    import ctypes
-
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
-
-
-def _by_nvml() -> Cards | None:
-    if not _library():
-        return None
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        return Cards(_text(_ask(pynvml, pynvml.nvmlSystemGetDriverVersion)), _facts(pynvml))
-    finally:
-        _ask(pynvml, pynvml.nvmlShutdown)
-
-
-def _ask(nvml: Any, question: Callable[..., T], *args: Any) -> T | None:
-    """One figure that a card does not tell must not cost the others."""
-    try:
-        return question(*args)
-    except nvml.NVMLError:
-        return None
-
-
-def _by_bus(nvml: Any) -> list[Any]:
-    """The cards' handles in the order of the PCI bus: CUDA is told to count so too, and NVML need not."""
-    count = _ask(nvml, nvml.nvmlDeviceGetCount) or 0
-    handles = [h for h in (_ask(nvml, nvml.nvmlDeviceGetHandleByIndex, i) for i in range(count)) if h is not None]
-    return sorted(handles, key=lambda handle: _bus(nvml, handle) or "")
-
-
-def _bus(nvml: Any, handle: Any) -> str | None:
-    pci = _ask(nvml, nvml.nvmlDeviceGetPciInfo, handle)
-    return cards.kernel_bus_id(_text(pci.busId)) if pci is not None else None
-
-
-def _devices(nvml: Any) -> list[tuple[int, Any]]:
-    """Each device's index and handle: cards, and the instances of those that are cut."""
-    made: list[tuple[int, Any]] = []
-    for card, handle in enumerate(_by_bus(nvml)):
-        made.append((card, handle))
-        made += [(cards.instance_index(card, n), h) for n, h in _instances(nvml, handle)]
-    return made
-
-
-def _instances(nvml: Any, card: Any) -> list[tuple[int, Any]]:
-    count = _ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card) or 0
-    handles = ((n, _ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card, n)) for n in range(count))
-    return [(n, handle) for n, handle in handles if handle is not None]
-
-
-def _facts(nvml: Any) -> tuple[GpuFacts, ...]:
-    handles = _by_bus(nvml)
-    buses = {bus: index for index, handle in enumerate(handles) if (bus := _bus(nvml, handle)) is not None}
-    made: list[GpuFacts] = []
-    for index, handle in enumerate(handles):
-        card = _card(nvml, index, handle, buses)
-        if not card.mig_enabled:
-            made.append(card)
-            continue
-        instances = [_instance(nvml, card, n, h) for n, h in _instances(nvml, handle)]
-        made += instances or [replace(card, problem=smi.NO_INSTANCE)]
-    return tuple(made)
-
-
-def _card(nvml: Any, index: int, handle: Any, buses: dict[str, int]) -> GpuFacts:
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    utilization = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    power = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    limit = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    mig = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
-    remapped = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
-    name = _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))
-    links, switched = _links(nvml, handle, buses)
-    return GpuFacts(
-        index=index,
-        uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
-        name=name,
-        gpu_class=cards.gpu_class(name, memory.total if memory is not None else None),
-        memory_bytes=memory.total if memory is not None else None,
-        memory_free_bytes=memory.free if memory is not None else None,
-        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        temperature_c=_ask(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-        power_w=power / 1000 if power is not None else None,
-        power_limit_w=limit / 1000 if limit is not None else None,
-        utilization_percent=float(utilization.gpu) if utilization is not None else None,
-        bus_id=_bus(nvml, handle),
-        pcie=_pcie(nvml, handle),
-        ecc_uncorrected=_ask(
-            nvml,
-            nvml.nvmlDeviceGetTotalEccErrors,
-            handle,
-            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-            nvml.NVML_VOLATILE_ECC,
-        ),
-        remap_pending=bool(remapped[2]) if remapped is not None else None,
-        mig_enabled=bool(mig[0]) if mig is not None else None,
-        mig_pending=bool(mig[1]) if mig is not None else None,
-        nvlinks=links,
-        switched=switched,
-        domain=_domain(nvml, handle),
-        holders=_holders(nvml, handle),
-    )
-
-
-def _instance(nvml: Any, card: GpuFacts, number: int, handle: Any) -> GpuFacts:
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    profile = cards.profile_of(_text(_ask(nvml, nvml.nvmlDeviceGetName, handle)))
-    uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle))
-    return replace(
-        card,
-        index=cards.instance_index(card.index, number),
-        uuid=uuid,
-        memory_bytes=memory.total if memory is not None else None,
-        memory_free_bytes=memory.free if memory is not None else None,
-        mig_profile=profile,
-        gpu_class=cards.instance_class(card.gpu_class, profile),
-        utilization_percent=None,
-        nvlinks=None,
-        switched=None,
-        holders=_holders(nvml, handle),
-        problem=None if uuid is not None else smi.NO_UUID,
-    )
-
-
-def _pcie(nvml: Any, handle: Any) -> PcieFacts | None:
-    made = PcieFacts(
-        generation=_ask(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-        width=_ask(nvml, nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-        card_generation=_ask(nvml, nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, handle),
-        card_width=_ask(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-    )
-    return None if made == PcieFacts() else made
-
-
-def _links(nvml: Any, handle: Any, buses: dict[str, int]) -> tuple[tuple[NvLink, ...] | None, bool | None]:
-    """NVLinks that are up, by the card at their other end; and whether they end at a switch."""
-    counts: dict[int, int] = {}
-    known, switched = False, False
-    for link in range(_MOST_LINKS):
-        state = _ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
-            continue
-        known = True
-        if not state:
-            continue
-        kind = _ask(nvml, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            switched = True
-            continue
-        remote = _ask(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-        peer = buses.get(cards.kernel_bus_id(_text(remote.busId)) or "") if remote is not None else None
-        if peer is not None:
-            counts[peer] = counts.get(peer, 0) + 1
-    if not known:
-        return None, None
-    return tuple(NvLink(peer, counts[peer]) for peer in sorted(counts)), switched
-
-
-_DOMAIN_STATES = {1: "Not Started", 2: "In Progress", 3: "Completed"}
-
-
-def _domain(nvml: Any, handle: Any) -> DomainFacts | None:
-    info = nvml.c_nvmlGpuFabricInfo_t()
-    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfo, handle, nvml.byref(info)) is None:
-        return None
-    state = _DOMAIN_STATES.get(int(info.state))
-    if state is None:
-        return None
-    cluster = bytes(b & 255 for b in info.clusterUuid[:16]).hex()
-    if not cluster.strip("0"):
-        return DomainFacts(state)
-    named = f"{cluster[:8]}-{cluster[8:12]}-{cluster[12:16]}-{cluster[16:20]}-{cluster[20:]}"
-    return DomainFacts(state, named, int(info.cliqueId))
-
-
-def _holders(nvml: Any, handle: Any) -> tuple[HolderFacts, ...] | None:
-    compute = _ask(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-    if compute is None:
-        return None
-    return tuple(HolderFacts(int(p.pid), p.usedGpuMemory or None) for p in compute)
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        value = value.decode(errors="replace")
-    return str(value) if value else None

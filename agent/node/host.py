@@ -84,8 +84,9 @@ class Host(Protocol):
         """Whether one of `processes` listens on the TCP port; None when that cannot be told."""
         ...
 
-    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
-        """Whether one of `processes` holds memory on each of the cards; None when that cannot be told. Slow."""
+    def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
+        """What `processes` hold on each of the cards, in bytes: 0 nothing, None something whose size the driver does
+        not tell. None for the whole when it cannot be told. Slow."""
         ...
 
     def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:

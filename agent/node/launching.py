@@ -6,11 +6,13 @@ import asyncio
 import re
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core import environment
-from agent.engine import Command, Engine, Paths
+from agent.core import environment, gang
+from agent.core.last_words import Exit
+from agent.engine import Engine, Paths, Rendezvous
 from agent.node import gguf_file, launchers, reach, shardfile
 from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
@@ -26,6 +28,14 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 class CannotStart(Exception):
     """Why a shard was not started, in one sentence."""
+
+
+class Died(Exception):
+    """One of its processes ended before the last was started."""
+
+    def __init__(self, exit_: Exit) -> None:
+        super().__init__()
+        self.exit = exit_
 
 
 def refuse(engine: Engine | None, spec: ShardSpec) -> None:
@@ -81,16 +91,34 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
         taken = ctx.host.port_problem(host, spec.port)
         if taken is not None:
             raise CannotStart(f"the engine's port {spec.port} on {host} cannot be taken: {taken}")
+    if spec.rank == 0 and spec.gang is not None:
+        taken = ctx.host.port_problem(host, spec.gang.port)
+        if taken is not None:
+            raise CannotStart(f"the port {spec.gang.port} where the ranks meet cannot be taken on {host}: {taken}")
     return Paths(weights=str(weights), engine=executable, scratch=str(scratch))
 
 
-async def start(ctx: Context, engine: Engine, record: ShardFile, paths: Paths, started: list[Process]) -> ShardFile:
-    """Starts the shard's processes into `started`, as they come; the record is on disk before and after.
-    Raises `CannotStart`; what was started until then is the caller's to end."""
+async def start(
+    ctx: Context,
+    engine: Engine,
+    record: ShardFile,
+    paths: Paths,
+    started: list[Process],
+    waiting: Callable[[str | None], None],
+) -> ShardFile:
+    """Starts the shard's processes into `started`, as they come; the record is on disk before and after each.
+    `waiting` is told what is waited for. Raises `CannotStart` or `Died`; what was started until then is the caller's
+    to end."""
     log = Path(record.log)
     visible = await _visible(ctx, record.spec)
-    for command in engine.commands(record.spec, paths, record.host):
-        await _rendezvous(ctx, command)
+    commands = engine.commands(record.spec, paths, record.host)
+    record = replace(record, parts=len(commands))
+    save(ctx, record)
+    first = gang.meeting(record.spec, commands)
+    for command in commands:
+        meeting = command.waits_for or (first if not started else None)
+        if meeting is not None:
+            await _rendezvous(ctx, meeting, started, waiting)
         if visible is not None and _VISIBLE in command.env:
             command = replace(command, env={**command.env, _VISIBLE: visible})
         env = environment.for_engine(
@@ -151,15 +179,26 @@ def log_of(ctx: Context, shard_id: str) -> Path:
     return ctx.home.logs / f"{shardfile.path_of(ctx.home, shard_id).stem}.log"
 
 
-async def _rendezvous(ctx: Context, command: Command) -> None:
-    meeting = command.waits_for
-    if meeting is None:
-        return
+async def _rendezvous(
+    ctx: Context, meeting: Rendezvous, started: list[Process], waiting: Callable[[str | None], None]
+) -> None:
+    """Until somebody listens there; no longer than it may take, nor than what was started already lives."""
+    where = f"{meeting.host}:{meeting.port}"
+    waiting(f"it waits for {where}")
+    deaths = [asyncio.create_task(p.ended()) for p in started]
     try:
         async with asyncio.timeout(meeting.timeout_s):
-            while not await ctx.host.connects(meeting.host, meeting.port):  # noqa: ASYNC110 - it is another machine's event
+            while not await ctx.host.connects(meeting.host, meeting.port):
+                dead = next((d for d in deaths if d.done()), None)
+                if dead is not None:
+                    raise Died(dead.result())
                 await asyncio.sleep(_RENDEZVOUS_S)
     except TimeoutError:
         raise CannotStart(
-            f"nothing listened on {meeting.host}:{meeting.port} within {meeting.timeout_s:g} s, which it waits for"
+            f"nothing listened on {where} within {meeting.timeout_s:g} s, where it was to meet the others: the first "
+            "rank did not start, or its node cannot be reached at that port from here"
         ) from None
+    finally:
+        for task in deaths:
+            task.cancel()
+    waiting(None)

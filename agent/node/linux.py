@@ -12,13 +12,16 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from agent.core import proc
+from agent.core import cards, proc
 from agent.core.last_words import Exit
 from agent.core.readiness import Response
-from agent.node import gpus, probe
+from agent.node import probe
+from agent.node.cardwatch import CardWatch
 from agent.node.host import Identity, Launch, LaunchFailed, Marked
 
 _POLL_S = 0.1
+_LOOK_S = 30.0
+"""For the driver to tell who holds memory."""
 _HERTZ = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -47,7 +50,8 @@ class LinuxProcess:
 class LinuxHost:
     """See `Host`."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: CardWatch | None = None) -> None:
+        self._cards = watch or CardWatch()
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
     def boot_id(self) -> str:
@@ -156,19 +160,20 @@ class LinuxHost:
                         return True
         return None if hidden else False
 
-    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
-        held = gpus.holders(devices)
-        if held is None:
+    def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
+        held = self._cards.held(_LOOK_S)
+        if held is None or any(d not in held for d in devices):
             return None
         mine = {p.pid for p in processes}
-        if all(pids & mine for pids in held):
-            return True
+        found = {d: cards.sum_of(n for pid, n in held[d].items() if pid in mine) for d in devices}
+        if all(n != 0 for n in found.values()):
+            return found
         # A number that is no process here comes from another pid namespace, and ours may be among those.
-        strangers = {pid for pids in held for pid in pids if not Path(f"/proc/{pid}").exists()}
-        return None if strangers else False
+        strangers = any(not Path(f"/proc/{pid}").exists() for d in devices if found[d] == 0 for pid in held[d])
+        return None if strangers else found
 
     def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
-        return gpus.names(devices)
+        return self._cards.names(devices, _LOOK_S)
 
     def port_problem(self, host: str, port: int) -> str | None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

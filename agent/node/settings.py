@@ -8,6 +8,7 @@ labels: {rack: a}
 engine_user: llmgw-engine   # engines run as this user; the agent must then be root
 engines: {llamacpp: /opt/llama.cpp/llama-server}
 discovery: {nvidia_smi: /opt/nvidia/bin/nvidia-smi}   # where it is not on PATH
+discovery: {dcgm_exporter: "off"}   # an address, or off; else http://127.0.0.1:9400/metrics is tried
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import yaml
 from agent.core.source import HUB
 from agent.wire.reason import Reason
 
+OFF = "off"
 _NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,118}[A-Za-z0-9])?")
 
 
@@ -49,7 +51,7 @@ class Settings:
     engines: dict[str, str] = field(default_factory=dict)
     """Engine name → executable or interpreter, where it is not to be found by itself."""
     discovery: dict[str, str] = field(default_factory=dict)
-    """`nvidia_smi`: the executable."""
+    """`nvidia_smi`: the executable. `dcgm_exporter`: an address, or `off`."""
     weights: Path | None = None
     """The folder for fetched weights; None: in the home."""
     hub: str = HUB
@@ -116,10 +118,15 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _discovery(value: Any) -> dict[str, str]:
-    names = _texts(value)
-    unknown = sorted(set(names) - {"nvidia_smi"})
+    # YAML reads a bare `off` as a truth value.
+    named = {k: OFF if v is False else v for k, v in value.items()} if isinstance(value, dict) else value
+    names = _texts(named)
+    unknown = sorted(set(names) - {"nvidia_smi", "dcgm_exporter"})
     if unknown:
-        raise ValueError(f"knows nvidia_smi, and not {', '.join(unknown)}")
+        raise ValueError(f"knows nvidia_smi and dcgm_exporter, and not {', '.join(unknown)}")
+    exporter = names.get("dcgm_exporter", OFF)
+    if exporter != OFF and urlsplit(exporter).scheme not in ("http", "https"):
+        raise ValueError(f"has a dcgm_exporter that is neither an http address nor off: {exporter!r}")
     return names
 
 

@@ -11,17 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent.core import gang
 from agent.core.converge import Held
 from agent.core.last_words import Exit, sentence
-from agent.core.readiness import Verdict
+from agent.core.readiness import Found, Verdict
 from agent.node import launching, logs, shardfile
 from agent.node.asking import ask
 from agent.node.context import Context
 from agent.node.ending import end
 from agent.node.host import Identity, Process
-from agent.node.launching import CannotStart
+from agent.node.launching import CannotStart, Died
 from agent.node.shardfile import Ended, ShardFile
-from agent.wire.shard import ShardObserved, ShardState
+from agent.wire.shard import DeviceMemory, ShardObserved, ShardState, Took
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -49,6 +50,7 @@ class ShardRun:
         self._waits_since = ctx.clock.monotonic()
         """Since when this agent waits for it to be ready: from its start, its taking over, or its falling silent."""
         self.memory_bytes: int | None = None
+        self.devices_memory: tuple[DeviceMemory, ...] | None = None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -79,6 +81,8 @@ class ShardRun:
             adopted=self.adopted,
             replica_id=spec.replica_id,
             model=spec.model,
+            devices_memory=None if over else self.devices_memory,
+            took=self.record.took if self.record.took != Took() else None,
         )
 
     def begin(self) -> None:
@@ -158,7 +162,10 @@ class ShardRun:
             starting.result()
         except CannotStart as e:
             await self._end_all(grace_s=0)
-            self._finish(ShardState.FAILED, str(e))
+            self._finish(ShardState.FAILED, str(e), self._tail() if processes else ())
+            return
+        except Died as e:
+            await self._died(e.exit, sidecar=True)
             return
         except Exception as e:
             _log.exception("shard %s could not be started", self.record.spec.shard_id)
@@ -181,10 +188,12 @@ class ShardRun:
         launching.refuse(engine, spec)
         assert engine is not None
         launching.save(self._ctx, self.record)
+        began = self._ctx.clock.monotonic()
         paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
+        self._took(fetch_s=self._ctx.clock.monotonic() - began)
         self._progress = None
         self._set(ShardState.STARTING)
-        started = await launching.start(self._ctx, engine, self.record, paths, processes)
+        started = await launching.start(self._ctx, engine, self.record, paths, processes, self._waits_for)
         owner, self.record = self.record.store_id, started
         self.own(owner)  # another store may have taken it over meanwhile
         _log.info("shard %s: started %s as pid %d", spec.shard_id, engine.name, self.record.processes[-1].pid)
@@ -193,7 +202,7 @@ class ShardRun:
         """Until one of its processes ends, or it is to stop."""
         deaths = [asyncio.create_task(p.ended()) for p in processes]
         stopping = asyncio.create_task(self._stop.wait())
-        poll: asyncio.Task[Verdict] | None = None
+        poll: asyncio.Task[Found] | None = None
         server = processes[-1].identity
         self._waits_since = self._ctx.clock.monotonic()
         try:
@@ -223,18 +232,21 @@ class ShardRun:
                 if task is not None:
                     task.cancel()
 
-    def _judge(self, found: Verdict) -> None:
+    def _judge(self, asked: Found) -> None:
+        found = asked.verdict
         if self.state is ShardState.READY:
             if found is Verdict.STARTING:
                 self._waits_since = self._ctx.clock.monotonic()
                 self._set(ShardState.LOADING, "the engine lives, and no longer answers on its port")
-        elif found is Verdict.READY:
+            return
+        self._time(found)
+        if found is Verdict.READY:
             members = self._ctx.host.members({"": self.leaders()})[""]
             self.memory_bytes = self._ctx.host.resident_bytes(members)
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
         elif found is Verdict.OFF_CARD:
-            self._set(ShardState.LOADING, "it answers, and holds no memory on its cards: it computes on the CPU")
+            self._set(ShardState.LOADING, asked.sentence)
         elif found is Verdict.FOREIGN:
             self._set(ShardState.STARTING, f"another process answers on port {self.record.spec.port}: it is waited for")
         elif found is Verdict.LOADING:
@@ -248,7 +260,7 @@ class ShardRun:
         return _STARTING_POLL_S if self._ctx.host.age_s(server) < _SLOW_AFTER_S else _SLOW_POLL_S
 
     def _late(self) -> str | None:
-        limit = self.record.spec.profile.startup_timeout_s
+        limit = gang.patience_s(self.record.spec)
         if self.state is ShardState.READY or self._ctx.clock.monotonic() - self._waits_since < limit:
             return None
         why = f": {self._reason}" if self._reason else ""
@@ -258,6 +270,8 @@ class ShardRun:
         before = {ShardState.READY: "", ShardState.LOADING: "loading"}.get(self.state, "starting")
         lines = self._tail()
         title = f"a sidecar of {self._title}" if sidecar else self._title
+        if self.record.spec.world_size > 1:
+            title = f"{title}, rank {self.record.spec.rank},"
         await self._end_all(grace_s=0)
         self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines)
 
@@ -284,6 +298,27 @@ class ShardRun:
 
     def _tail(self) -> tuple[str, ...]:
         return logs.tail(Path(self.record.log), 20, (self.record.spec.key,))
+
+    def _waits_for(self, what: str | None) -> None:
+        if self.state is ShardState.STARTING:
+            self._set(ShardState.STARTING, what)
+
+    def _time(self, found: Verdict) -> None:
+        """Notes how long the parts of a start took; not of one that was taken over in the midst of it."""
+        took, server = self.record.took, self.record.processes[-1]
+        if self.adopted or found in (Verdict.STARTING, Verdict.FOREIGN):
+            return
+        age_s = self._ctx.host.age_s(server)
+        if took.start_s is None:
+            self._took(start_s=age_s)
+        if found is Verdict.READY and took.load_s is None:
+            self._took(load_s=max(age_s - (self.record.took.start_s or 0.0), 0.0))
+            with contextlib.suppress(CannotStart):
+                launching.save(self._ctx, self.record)
+
+    def _took(self, **parts: float) -> None:
+        rounded = {name: round(seconds, 2) for name, seconds in parts.items()}
+        self.record = replace(self.record, took=replace(self.record.took, **rounded))
 
     def _fetched(self, part: float | None) -> None:
         whole = None if part is None else round(part, 3)

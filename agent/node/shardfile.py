@@ -7,14 +7,14 @@ process is started and again with the process in it; an agent that dies in betwe
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from agent.node.home import Home, write_atomically
 from agent.node.host import Identity
-from agent.wire.shard import ShardSpec
+from agent.wire.shard import ShardSpec, Took
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -45,6 +45,10 @@ class ShardFile:
     ended: Ended | None = None
     reboots: int = 0
     """Restarts of the machine in a row that soon ended it."""
+    parts: int = 1
+    """Processes that it has when it is started whole."""
+    took: Took = field(default_factory=Took)
+    """How long the parts of its start took, as far as they are over."""
 
 
 def path_of(home: Home, shard_id: str) -> Path:

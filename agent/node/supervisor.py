@@ -17,12 +17,13 @@ from agent.node.launching import new_record
 from agent.node.shard_run import ShardRun
 from agent.node.shardfile import Ended, ShardFile
 from agent.wire.messages import Desired
-from agent.wire.shard import ShardObserved, ShardState
+from agent.wire.shard import DeviceMemory, ShardObserved, ShardState
 
 _log = logging.getLogger("llmgw.agent")
 
 _GONE = "the engine was no longer there when the agent came back"
 _REBOOTED = "the machine was restarted again and again soon after it began"
+_RANK_REBOOTED = "its machine was restarted, and one rank cannot begin alone: all of them begin anew"
 _REBOOTS, _QUICK_S = 3, 3600.0
 """So many restarts of the machine in a row, each within so many seconds of a start, are a failure."""
 
@@ -122,11 +123,25 @@ class Supervisor:
                 run.memory_bytes = self._ctx.host.resident_bytes(members[shard_id])
             logs.keep_short(Path(run.record.log), self._ctx.log_bytes)
 
+    async def measure_cards(self) -> None:
+        """Memory of each shard's processes on its cards. May take as long as the driver does."""
+        runs = {i: run for i, run in self._runs.items() if run.record.spec.devices and run.leaders()}
+        if not runs:
+            return
+        members = self._ctx.host.members({shard_id: run.leaders() for shard_id, run in runs.items()})
+        for shard_id, run in runs.items():
+            devices = run.record.spec.devices
+            held = await asyncio.to_thread(self._ctx.host.device_memory, devices, members[shard_id])
+            if held is not None and not any(n is None for n in held.values()):
+                run.devices_memory = tuple(DeviceMemory(d, n) for d, n in sorted(held.items()) if n is not None)
+
     def _recover(self, record: ShardFile, marked: tuple[Marked, ...]) -> None:
         run = ShardRun(self._ctx, record, self._changed)
         processes = () if record.ended is not None else self._living(record, marked)
-        if record.ended is None and not record.processes and not processes:
-            # Its agent went before it started anything (in the midst of a download): it begins anew when asked.
+        begun = len(processes or record.processes) >= record.parts
+        rebooted = any(p.boot_id != self._ctx.host.boot_id() for p in record.processes)
+        if record.ended is None and not begun and not rebooted:
+            # Its agent went before it started all of it (in the midst of a download): it begins anew when asked.
             shardfile.remove(self._ctx.home, record.spec.shard_id)
             return
         self._runs[record.spec.shard_id] = run
@@ -137,8 +152,7 @@ class Supervisor:
             _log.info("shard %s: taken over as pid %d", record.spec.shard_id, processes[-1].identity.pid)
             run.take_over(processes)
             return
-        rebooted = any(p.boot_id != self._ctx.host.boot_id() for p in record.processes)
-        if rebooted:
+        if rebooted and record.spec.world_size == 1:
             quick = self._ctx.clock.wall() - record.since < _QUICK_S
             reboots = record.reboots + 1 if quick else 1
             if reboots <= _REBOOTS:  # no fault of its own; one that takes the machine down each time is another matter
@@ -147,7 +161,8 @@ class Supervisor:
                 self._reboots[record.spec.shard_id] = reboots
                 return
         lines = logs.tail(Path(record.log), 20, (record.spec.key,))
-        ended = Ended("failed", _REBOOTED if rebooted else _GONE, lines, self._ctx.clock.wall())
+        why = _GONE if not rebooted else _REBOOTED if record.spec.world_size == 1 else _RANK_REBOOTED
+        ended = Ended("failed", why, lines, self._ctx.clock.wall())
         run.record = replace(record, ended=ended)
         run.was_over(ended)
         try:

@@ -7,17 +7,28 @@ from collections.abc import Collection
 from pathlib import Path
 
 from agent.core import proc
-from agent.node import discovery, installed
+from agent.node import counters, discovery, installed
+from agent.node.cardwatch import CardWatch
 from agent.node.clock import Clock
 from agent.node.context import Context
 from agent.node.home import Home
 from agent.node.linux import LinuxHost
-from agent.node.settings import Settings
+from agent.node.settings import OFF, Settings
 from agent.node.weights import Weights
 from agent.wire.facts import EngineFacts, NodeFacts
 
+FIGURES_S = 3.0
+"""Between two looks at what moves of the cards."""
 
-def context(home: Home, settings: Settings | None) -> Context:
+
+def card_watch(settings: Settings | None) -> CardWatch:
+    """One an agent: whoever asks the driver does so by it."""
+    asked = settings.discovery if settings is not None else {}
+    exporter = asked.get("dcgm_exporter", counters.DEFAULT)
+    return CardWatch(asked.get("nvidia_smi", "nvidia-smi"), None if exporter == OFF else exporter)
+
+
+def context(home: Home, settings: Settings | None, cards: CardWatch | None = None) -> Context:
     """The real machine's."""
     found: dict[str, EngineFacts] = {}
 
@@ -29,7 +40,7 @@ def context(home: Home, settings: Settings | None) -> Context:
 
     return Context(
         home=home,
-        host=LinuxHost(),
+        host=LinuxHost(cards or card_watch(settings)),
         weights=_weights(home, settings),
         clock=Clock(),
         engine_path=engine_path,
@@ -54,7 +65,8 @@ def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
 class ThisMachine:
     """`Surroundings` as they are. Engines are looked for until one is found: whoever changes one restarts the agent."""
 
-    def __init__(self, home: Home, settings: Settings) -> None:
+    def __init__(self, home: Home, settings: Settings, cards: CardWatch | None = None) -> None:
+        self._cards = cards or card_watch(settings)
         self._weights = settings.weights or home.weights
         self._settings = settings
         self._found: tuple[EngineFacts, ...] | None = None
@@ -62,7 +74,7 @@ class ThisMachine:
     def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
         if not self._found:
             self._found = _engines(self._settings)
-        return discovery.facts(self._settings, self._weights, address, self._found, own_ports)
+        return discovery.facts(self._settings, self._weights, address, self._found, own_ports, self._cards.cards())
 
     def moving(self) -> discovery.Moving:
-        return discovery.moving(self._weights)
+        return discovery.moving(self._weights, self._cards.figures(FIGURES_S))

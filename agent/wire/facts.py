@@ -102,6 +102,21 @@ class GpuFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """What moves of one device, as heartbeats carry it; see `GpuFacts`."""
+
+    index: int
+    memory_free_bytes: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    utilization_percent: float | None = None
+    sm_active_percent: float | None = None
+    sm_occupancy_percent: float | None = None
+    tensor_active_percent: float | None = None
+    dram_active_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PortFacts:
     """A port of an RDMA adapter."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.wire.facts import NodeFacts
+from agent.wire.facts import GpuFigures, NodeFacts
 from agent.wire.shard import ShardObserved, ShardSpec
 
 PROTOCOL = 1
@@ -81,6 +81,8 @@ class Heartbeat:
     memory_free_bytes: int | None = None
     disk_free_bytes: int | None = None
     load_1m: float | None = None
+    gpus: tuple[GpuFigures, ...] | None = None
+    """What moves of its cards; absent: unknown, or as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,25 @@ class Answer:
     problem: str | None = None
 
 
-Message = Hello | Welcome | Settings | Refused | Report | Heartbeat | Desired | Question | Answer
+@dataclass(frozen=True, slots=True)
+class Certify:
+    """From a node whose certificate ends before long: a request for the next one, in PEM, under the same name. Sent
+    again until it is answered."""
+
+    csr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """The answer to `Certify`. The certificate that the node came with stays good until its end."""
+
+    certificate: str | None = None
+    """With those between it and the authority, in PEM."""
+    authority: str | None = None
+    problem: str | None = None
+
+
+Message = Hello | Welcome | Settings | Refused | Report | Heartbeat | Desired | Question | Answer | Certify | Certified
 TYPES: dict[str, type[Message]] = {
     "hello": Hello,
     "welcome": Welcome,
@@ -127,5 +147,7 @@ TYPES: dict[str, type[Message]] = {
     "desired": Desired,
     "question": Question,
     "answer": Answer,
+    "certify": Certify,
+    "certified": Certified,
 }
 NAMES: dict[type[Message], str] = {cls: name for name, cls in TYPES.items()}

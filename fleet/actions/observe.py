@@ -209,13 +209,14 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
     replica = models.Replica.objects.filter(pk=replica_id).first()
     if replica is None:  # another rank's report has ended it
         return set()
-    shards = list(replica.shards.all())
+    shards = list(replica.shards.select_related("node"))
     if replica.state == core.State.STOPPING and not present:
         return set()
     if replica.state == core.State.STOPPING and len(shards) > 1:
         return set()  # each rank is let go when its own node says that it has ended
     ranks = [
-        core.Rank(ShardState(s.observed) if s.observed else None, s.observed_incarnation, s.reason) for s in shards
+        core.Rank(ShardState(s.observed) if s.observed else None, s.observed_incarnation, s.reason, s.node.node_id)
+        for s in shards
     ]
     seen = core.Seen(
         state=core.State(replica.state),
@@ -231,7 +232,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         events.end(replica)
         models.Node.objects.filter(pk__in=touched).update(generation=F("generation") + 1)
         return {"fleet", "endpoints"}
-    ordered = replica.state in core.ORDERED
+    ordered = core.together(core.State(replica.state), len(shards))
     next_try_at = datetime.fromtimestamp(outcome.next_try_at, UTC) if outcome.next_try_at is not None else None
     moved = events.move(
         replica,
@@ -242,7 +243,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         failures=outcome.failures,
         next_try_at=next_try_at,
     )
-    if ordered != (outcome.state in core.ORDERED):
+    if ordered != core.together(outcome.state, len(shards)):
         models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
     if outcome.state is core.State.PARKED:
         models.Claim.objects.filter(shard__replica=replica).delete()

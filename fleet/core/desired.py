@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.wire.messages import Desired
 from agent.wire.shard import Gang, ShardSpec
-from fleet.core.replica import ALIVE, ORDERED, State
+from fleet.core.replica import ALIVE, State, together
 from fleet.core.world import ReplicaView, ShardView
 
 
@@ -47,7 +47,7 @@ def desired(
             gang=gang(replica, shard),
         )
         for replica in replicas
-        if replica.state in ORDERED and replica.run is not None and replica.source is not None
+        if together(replica.state, len(replica.shards)) and replica.run is not None and replica.source is not None
         for shard in replica.shards
         if shard.node == node and (replica.state is not State.LOST or shard.observed in ALIVE)
     )

@@ -57,11 +57,12 @@ _WORST = (
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank as last reported; None: its node does not report it."""
+    """One rank as last reported; None: its node does not report it (now, where it has an incarnation)."""
 
     observed: ShardState | None
     incarnation: int | None = None
     reason: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,14 @@ def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: fl
         return Outcome(seen.state, gone=True) if ended else None
     if seen.state in (State.PARKED, State.PENDING):
         return None
+    if len(ranks) > 1:
+        if seen.state is State.BACKOFF:
+            return None  # what is left of it is being ended: the next try begins all ranks anew
+        broken = _broken(seen, ranks)
+        if broken is not None and seen.state is State.DRAINING:
+            return Outcome(State.STOPPING, broken, "failed_while_draining")
+        if broken is not None:
+            return failed(seen, broken, settings, now)
     current = [r for r in ranks if r.observed is not None and (r.incarnation or 1) >= seen.incarnation]
     if not current:
         return None
@@ -114,6 +123,26 @@ def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: fl
     failures = seen.failures
     reason = "" if target is State.READY else worst.reason
     return Outcome(target, reason, "", failures)
+
+
+def together(state: State, ranks: int) -> bool:
+    """Whether a node is asked to run its rank: of several none is left running while one has failed, since it holds
+    its cards for nothing, and an engine may wait for the dead one for ever."""
+    return state in ORDERED and not (state is State.BACKOFF and ranks > 1)
+
+
+def _broken(seen: Seen, ranks: Sequence[Rank]) -> str | None:
+    """Why the ranks are no replica any more: the dead one's words. One that its node began and no longer knows is as
+    dead as one that failed."""
+    for number, rank in enumerate(ranks):
+        if rank.incarnation is None or rank.incarnation < seen.incarnation:
+            continue
+        where = f"rank {number}{f' on {rank.node}' if rank.node else ''}"
+        if rank.observed is ShardState.FAILED:
+            return f"{where}: {rank.reason or 'it ended without a word'}"
+        if rank.observed is None:
+            return f"{where} is no longer there"
+    return None
 
 
 def failed(seen: Seen, reason: str, settings: FleetSettings, now: float) -> Outcome:

@@ -106,6 +106,8 @@ def essence(shards: tuple[ShardObserved, ...], generation: int | None) -> tuple[
                 s.fingerprint,
                 None if s.progress is None else round(s.progress, 1),
                 None if s.memory_bytes is None else s.memory_bytes >> 26,
+                tuple((m.device, m.memory_bytes >> 28) for m in s.devices_memory or ()),
+                s.took,
             )
             for s in shards
         ),

@@ -24,8 +24,11 @@ M = TypeVar("M", bound=Message)
 class Control:
     """Start with `async with`. `refuse` makes it refuse every hello."""
 
-    def __init__(self, authority: Authority, *, port: int = 0, heartbeat_s: float = 0.3) -> None:
+    def __init__(
+        self, authority: Authority, *, host: str = "127.0.0.1", port: int = 0, heartbeat_s: float = 0.3
+    ) -> None:
         self.authority = authority
+        self.host = host
         self.port = port
         self.heartbeat_s = heartbeat_s
         self.refuse: Refused | None = None
@@ -38,7 +41,7 @@ class Control:
 
     @property
     def url(self) -> str:
-        return f"wss://127.0.0.1:{self.port}/agent/link"
+        return f"wss://{self.host}:{self.port}/agent/link"
 
     async def __aenter__(self) -> Control:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,7 +49,7 @@ class Control:
         context.load_cert_chain(pair.cert, pair.key)
         context.load_verify_locations(self.authority.pem)
         context.verify_mode = ssl.CERT_REQUIRED
-        self._server = await serve(self._talk, "127.0.0.1", self.port, ssl=context, compression=None)
+        self._server = await serve(self._talk, self.host, self.port, ssl=context, compression=None, close_timeout=1)
         self.port = next(iter(self._server.sockets)).getsockname()[1]
         return self
 

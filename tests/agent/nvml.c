@@ -1,6 +1,9 @@
 /* A driver's library for tests: two cards, listed against the order of the bus, joined by four NVLinks; with
  * FAKE_NVML_CUT a third that is cut into two MIG instances. Who holds memory on them comes from a file that
- * FAKE_NVML_HOLDERS names ("<card> <pid>" a line, cards by bus order). */
+ * FAKE_NVML_HOLDERS names ("<card> <pid> [<MiB>, or -: not told]" a line, cards by bus order). The first has profiling
+ * counters where FAKE_NVML_GPM is set. While the file that FAKE_NVML_HANG names exists, the driver hangs. */
+#include <math.h>
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +12,12 @@ typedef struct dev { int bus; int instance; } *D;
 static struct dev cards[3] = {{0x81, -1}, {0x18, -1}, {0xc1, -1}}, cut[2] = {{0xc1, 0}, {0xc1, 2}};
 enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
 static int is_cut(void) { return getenv("FAKE_NVML_CUT") != 0; }
-R nvmlInitWithFlags(unsigned f) { return OK; }
-R nvmlInit_v2(void) { return OK; }
+static R init(void) {
+    while (getenv("FAKE_NVML_HANG") && access(getenv("FAKE_NVML_HANG"), F_OK) == 0) usleep(20000);
+    return OK;
+}
+R nvmlInitWithFlags(unsigned f) { return init(); }
+R nvmlInit_v2(void) { return init(); }
 R nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(R r) { return r == OK ? "Success" : "Not Supported"; }
 R nvmlSystemGetDriverVersion(char *b, unsigned l) { snprintf(b, l, "570.86.15"); return OK; }
@@ -64,14 +71,40 @@ R nvmlDeviceGetGpuFabricInfo(D d, Fabric *f) {
 }
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } Proc;
 R nvmlDeviceGetComputeRunningProcesses_v3(D d, unsigned *n, Proc *p) {
-    unsigned room = *n, found = 0; int card; unsigned pid;
+    unsigned room = *n, found = 0; int card; unsigned pid; char line[80], mib[20];
     FILE *f = fopen(getenv("FAKE_NVML_HOLDERS"), "r");
-    while (f && fscanf(f, "%d %u", &card, &pid) == 2)
+    while (f && fgets(line, sizeof line, f)) {
+        strcpy(mib, "1");
+        if (sscanf(line, "%d %u %19s", &card, &pid, mib) < 2) continue;
         if (card == (d->bus == 0x18 ? 0 : d->bus == 0x81 ? 1 : 1200 + d->instance)) {
-            if (found < room) { memset(&p[found], 0, sizeof *p); p[found].pid = pid; p[found].used = 1 << 20; }
+            if (found < room) { memset(&p[found], 0, sizeof *p); p[found].pid = pid; p[found].used = mib[0] == '-' ? ~0ULL : strtoull(mib, 0, 10) << 20; }
             found++;
         }
+    }
     if (f) fclose(f);
     *n = found;
     return found > room ? TOO_SMALL : OK;
+}
+typedef struct { unsigned gpu, memory; } Rates;
+R nvmlDeviceGetUtilizationRates(D d, Rates *r) {
+    if (d->bus != 0x18) return NOT_SUPPORTED;
+    r->gpu = 92; r->memory = 30; return OK;
+}
+R nvmlDeviceGetEnforcedPowerLimit(D d, unsigned *p) { *p = 700000; return OK; }
+typedef struct { unsigned version, supported; } Support;
+R nvmlGpmQueryDeviceSupport(D d, Support *s) { s->supported = getenv("FAKE_NVML_GPM") != 0 && d->bus == 0x18; return OK; }
+typedef struct { int taken; } *Sample;
+R nvmlGpmSampleAlloc(Sample *s) { *s = calloc(1, sizeof **s); return OK; }
+R nvmlGpmSampleFree(Sample s) { free(s); return OK; }
+R nvmlGpmSampleGet(D d, Sample s) { static int n; s->taken = ++n; return OK; }
+typedef struct { unsigned id; R result; double value; struct { char *a, *b, *c; } info; } Measure;
+typedef struct { unsigned version, count; Sample first, second; Measure measures[]; } Measures;
+R nvmlGpmMetricsGet(Measures *m) {
+    if (m->first->taken >= m->second->taken) return 2;
+    for (unsigned i = 0; i < m->count; i++) {
+        Measure *one = &m->measures[i];
+        one->result = one->id == 10 ? NOT_SUPPORTED : OK;
+        one->value = one->id == 2 ? 69.04 : one->id == 3 ? 40.5 : one->id == 5 ? (double) NAN : 99;
+    }
+    return OK;
 }

@@ -20,8 +20,9 @@ class Pair:
 
 
 class Authority:
-    def __init__(self, folder: Path, name: str = "test authority") -> None:
+    def __init__(self, folder: Path, name: str = "test authority", names: tuple[str, ...] = ()) -> None:
         self.folder = folder
+        self._addresses = ("127.0.0.1", *names)
         folder.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -80,7 +81,10 @@ class Authority:
         if names:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName(
-                    [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+                    [
+                        x509.DNSName("localhost"),
+                        *(x509.IPAddress(ipaddress.ip_address(a)) for a in self._addresses),
+                    ]
                 ),
                 critical=False,
             )

@@ -75,7 +75,7 @@ class PretendedHost:
     def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
         return tuple(map(str, devices))
 
-    def holds_cards(self, devices: Collection[int], processes: Iterable[Identity]) -> bool | None:
+    def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
         return None
 
     def port_problem(self, host: str, port: int) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 
 from agent.core import smi
 from agent.core.cards import gpu_class
+from agent.node.cardwatch import CardWatch
 from agent.wire.facts import GpuFacts
 from tests.agent.drivers import Card, Instance, listing, query
 from tests.agent.node import ROOT
@@ -28,8 +31,9 @@ pytestmark = [
 
 FACTS = """
 import json, msgspec
-from agent.node import gpus
-print(json.dumps([msgspec.to_builtins(gpus.found()), [sorted(h) for h in gpus.holders((0, 1)) or ()]]))
+from agent.node.cardwatch import CardWatch
+watch = CardWatch()
+print(json.dumps([msgspec.to_builtins(watch.cards()), [sorted(h) for d, h in sorted((watch.held(5) or {}).items())]]))
 """
 
 READY = """
@@ -44,8 +48,17 @@ async def main():
     node.want(spec)
     early = await node.until(lambda shards: next((s for s in shards if s.reason or s.state is S.READY), None))
     print(early.state, early.reason)
-    pathlib.Path(os.environ["FAKE_NVML_HOLDERS"]).write_text(f"0 {early.pid}\\n1 {early.pid}\\n0 1\\n")
+    holders = pathlib.Path(os.environ["FAKE_NVML_HOLDERS"])
+    holders.write_text(f"0 {early.pid}\\n1 1\\n")
+    print((await node.until(lambda shards: next((s for s in shards if s.reason != early.reason), None))).reason)
+    holders.write_text(f"0 {early.pid} 700\\n1 {early.pid} 300\\n0 1 5\\n")
     print((await node.state(S.READY)).state)
+    await node.supervisor.measure_cards()
+    (told,) = node.supervisor.observed()
+    print([(m.device, m.memory_bytes >> 20) for m in told.devices_memory], told.took.load_s > 0)
+    holders.write_text(f"0 {early.pid} -\\n1 {early.pid} 200\\n")
+    await node.supervisor.measure_cards()
+    print([m.memory_bytes >> 20 for m in node.supervisor.observed()[0].devices_memory])
     await node.close()
 asyncio.run(main())
 """
@@ -90,7 +103,7 @@ def test_cards_are_told_in_the_order_of_the_bus(library: Path) -> None:
     assert (second["uuid"], second["memory_bytes"], second["gpu_class"], second["temperature_c"]) == (
         "GPU-81", None, None, 55
     )  # fmt: skip
-    assert first["utilization_percent"] is None
+    assert (first["utilization_percent"], second["utilization_percent"]) == (92.0, None)
     assert holders == [[os.getpid()], sorted([1, os.getpid()])]
 
 
@@ -108,9 +121,10 @@ def test_what_stands_around_the_cards(library: Path) -> None:
 
 CUT = """
 import json, msgspec
-from agent.node import gpus
-print(json.dumps([msgspec.to_builtins(gpus.found().gpus[2:]), gpus.names((0, 1200, 1202)), gpus.names((1, 1201)),
-                  [sorted(h) for h in gpus.holders((1202,)) or ()]]))
+from agent.node.cardwatch import CardWatch
+watch = CardWatch()
+print(json.dumps([msgspec.to_builtins(watch.cards().gpus[2:]), watch.names((0, 1200, 1202), 5),
+                  watch.names((1, 1201), 5), sorted(watch.held(5)[1202])]))
 """
 
 
@@ -123,7 +137,7 @@ def test_a_card_that_is_cut_is_its_instances_and_nvidia_smi_tells_the_same(
     assert [g["index"] for g in told] == [1200, 1202]
     assert names == ["0", "MIG-c1-0", "MIG-c1-2"], "as CUDA is told"
     assert unknown is None
-    assert holders == [[77]]
+    assert holders == [77]
     card = Card(
         bus="00000000:C1:00.0", uuid="GPU-c1", mig="Enabled", pending="Enabled", utilization="N/A", temperature="55 C",
         power="412.00 W", width="8x", generation="4",
@@ -141,7 +155,130 @@ def test_a_card_that_is_cut_is_its_instances_and_nvidia_smi_tells_the_same(
 
 async def test_an_engine_that_holds_no_memory_on_its_cards_is_not_ready(library: Path, tmp_path: Path) -> None:
     said = await asyncio.to_thread(run, library, READY, tmp_path / "home")
-    assert said == ["loading it answers, and holds no memory on its cards: it computes on the CPU", "ready"]
+    assert said == [
+        "loading it answers, and holds no memory on cards 0, 1: it computes on the CPU; "
+        f"{sys.executable} may be a build without CUDA",
+        f"it answers, and holds no memory on card 1 (of 2 that it was given): it computes on the CPU; {sys.executable} "
+        "may be a build without CUDA",
+        "ready",
+        "[(0, 700), (1, 300)] True",
+        "[700, 300]",  # what the driver does not tell is as it was told last
+    ]
+
+
+def test_the_matrix_is_asked_for_once_and_a_tool_that_fails_keeps_the_cards(tmp_path: Path) -> None:
+    tool, asked = tmp_path / "nvidia-smi", tmp_path / "asked"
+    (tmp_path / "query").write_text(query(Card()))
+    tool.write_text(
+        f"#!/bin/sh\necho $1 >> {asked}\n"
+        f"case $1 in -q) cat {tmp_path}/query ;; topo) printf '\\tGPU0\\tNUMA Affinity\\nGPU0\\t X \\t1\\n' ;; esac\n"
+    )
+    tool.chmod(0o755)
+    watch = CardWatch(str(tool))
+    assert watch.figures(0.1) is None, "nothing is known yet"
+    found = [watch.cards() for _ in range(3)]
+    assert [c.gpus and c.gpus[0].gpu_class for c in found] == ["h100-80g"] * 3
+    assert asked.read_text().split().count("topo") == 1
+    assert watch.held(10) == {0: {4711: 512 * 2**20}}
+    (tmp_path / "query").write_text("Failed to initialize NVML: Unknown Error\n")
+    (kept,) = watch.cards().gpus or ()
+    assert (kept.gpu_class, kept.power_w) == ("h100-80g", None)
+    assert kept.problem == "neither NVML nor nvidia-smi tells of it any more: nothing new is put on it"
+    assert CardWatch("/nowhere/nvidia-smi").cards().gpus is None
+
+
+MOVING = """
+import dataclasses, json, os, pathlib, time
+from agent.node import cardwatch
+from agent.node.cardwatch import CardWatch
+cardwatch.FRESH_S = 1.0
+watch = CardWatch(exporter=os.environ.get("EXPORTER"))
+watch.cards()
+def newest():
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        found = watch.figures(0.05)
+        if found:
+            return [dataclasses.asdict(f) for f in found]
+        time.sleep(0.02)
+print(json.dumps(newest()))
+hang = pathlib.Path(os.environ["FAKE_NVML_HANG"])
+hang.touch()
+time.sleep(0.3)
+began = time.monotonic()
+while watch.figures(0.05) is not None and time.monotonic() - began < 5:
+    time.sleep(0.05)
+kept = watch.cards(within_s=0.3)
+print(json.dumps([watch.figures(0.05), watch.held(0.1), [g.problem for g in kept.gpus], kept.gpus[0].power_w,
+                  kept.gpus[0].uuid]))
+hang.unlink()
+print(json.dumps([g.problem for g in watch.cards().gpus]), newest() is not None)
+"""
+
+
+def test_what_moves_is_told_and_a_driver_that_hangs_holds_up_nobody(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NVML_GPM", "1")
+    monkeypatch.setenv("FAKE_NVML_HANG", str(tmp_path / "hang"))
+    moving, hung, again = run(library, MOVING)
+    first, second = json.loads(moving)
+    # Of the counters one is not supported, and one is not a number yet: both are unknown.
+    assert first == {
+        "index": 0, "memory_free_bytes": 48304750592, "temperature_c": 55, "power_w": 412.0,
+        "utilization_percent": 92.0, "sm_active_percent": 69.0, "sm_occupancy_percent": 40.5,
+        "tensor_active_percent": None,
+        "dram_active_percent": None,
+    }  # fmt: skip
+    assert (second["sm_active_percent"], second["utilization_percent"]) == (None, None)
+    figures, held, problems, power, uuid = json.loads(hung)
+    assert (figures, held, power, uuid) == (None, None, None, "GPU-18")
+    assert problems == ["the driver does not answer: nothing new is put on it"] * 2
+    assert again == "[null, null] True"
+
+
+EXPORTED = """
+# HELP DCGM_FI_PROF_SM_ACTIVE The ratio of cycles an SM has at least 1 warp assigned.
+# TYPE DCGM_FI_PROF_SM_ACTIVE gauge
+DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-18",device="nvidia0",modelName="NVIDIA L40S",Hostname="n1"} 0.694
+DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-18",device="nvidia0"} 0.18
+DCGM_FI_PROF_DRAM_ACTIVE{gpu="0",UUID="GPU-18",device="nvidia0"} nan
+DCGM_FI_PROF_SM_ACTIVE{gpu="2",UUID="GPU-c1",device="nvidia2",GPU_I_PROFILE="3g.40gb",GPU_I_ID="1"} 0.5
+DCGM_FI_PROF_SM_OCCUPANCY{gpu="1",UUID="GPU-81" 0.2
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-18"} 92
+"""
+
+
+class Exporter(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(EXPORTED.encode())
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_an_exporters_counters_fill_in_for_cards_whose_own_are_not_told(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Exporter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("EXPORTER", f"http://127.0.0.1:{server.server_address[1]}/metrics")
+        monkeypatch.setenv("FAKE_NVML_HANG", str(tmp_path / "hang"))
+        monkeypatch.setenv("FAKE_NVML_CUT", "1")
+        moving, *_ = run(library, MOVING)
+        server.shutdown()
+    counters = {
+        f["index"]: (
+            f["sm_active_percent"],
+            f["sm_occupancy_percent"],
+            f["tensor_active_percent"],
+            f["dram_active_percent"],
+        )
+        for f in json.loads(moving)
+    }
+    assert counters == {0: (69.4, None, 18.0, None), 1: (None,) * 4, 1200: (None,) * 4, 1202: (None,) * 4}
 
 
 @pytest.mark.parametrize(

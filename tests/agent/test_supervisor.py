@@ -309,10 +309,14 @@ async def test_what_cannot_run_here_is_refused(make_node: MakeNode) -> None:
     two = replace(tiny("r-4.0"), world_size=2)
     strange = replace(tiny(), shard_id="../r-5/0")
     node.want(
-        strange, tiny(engine="vllm"), tiny("r-2.0", args=("--host", "::")), tiny("r-3.0", env={"LD_PRELOAD": "/x"}), two
+        strange,
+        tiny(engine="other"),
+        tiny("r-2.0", args=("--host", "::")),
+        tiny("r-3.0", env={"LD_PRELOAD": "/x"}),
+        two,
     )
     assert "cannot be a shard's id" in str((await node.state(S.FAILED, shard_id="../r-5/0")).reason)
-    assert "knows no engine 'vllm'" in str((await node.state(S.FAILED)).reason)
+    assert "knows no engine 'other'" in str((await node.state(S.FAILED)).reason)
     assert "--host is refused" in str((await node.state(S.FAILED, shard_id="r-2.0")).reason)
     assert "runs on one node" in str((await node.state(S.FAILED, shard_id="r-4.0")).reason)
     dropped = await node.state(S.READY, shard_id="r-3.0")

@@ -17,6 +17,7 @@ from agent.wire.facts import (
     EngineFacts,
     FabricFacts,
     GpuFacts,
+    GpuFigures,
     HolderFacts,
     NodeFacts,
     NvLink,
@@ -26,6 +27,8 @@ from agent.wire.facts import (
 from agent.wire.messages import (
     TYPES,
     Answer,
+    Certified,
+    Certify,
     Desired,
     Heartbeat,
     Hello,
@@ -172,9 +175,18 @@ MESSAGES: dict[str, Message] = {
     "settings": Settings(5.0, {"labels": {"rack": "b"}}),
     "refused": Refused("certificate_revoked", "the certificate was revoked", 60.0),
     "report": Report(FACTS, (OBSERVED,), 7, "store-1"),
-    "heartbeat": Heartbeat((OBSERVED,), 7, 60 * 2**30, 9 * 10**11, 0.5),
+    "heartbeat": Heartbeat(
+        (OBSERVED,),
+        7,
+        60 * 2**30,
+        9 * 10**11,
+        0.5,
+        (GpuFigures(0, 47 * 10**9, 55, 412.5, 92.0, 69.5, 40.5, 18.5, 30.5),),
+    ),
     "desired": Desired("store-1", 2, 7, (SPEC,), False, ("r-9876543210.0",)),
     "question": Question("q1", "log", {"shard_id": "r-0123456789.0", "lines": 20}),
+    "certify": Certify("-----BEGIN CERTIFICATE REQUEST-----\n"),
+    "certified": Certified("-----BEGIN CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\nauthority", "a problem"),
     "answer": Answer("q1", True, {"lines": ["one"]}, "a problem"),
 }
 
