@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -55,6 +55,10 @@ class Serving:
     ready: int = 0
     state: str = ""
     reason: str = ""
+    held_by: str = ""
+    """The model that holds the card it waits for."""
+    ready_at: float | None = None
+    """When it should serve, in Unix seconds, while it starts or waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,9 @@ def row(found: Entry, serving: Serving | None = None, outside: tuple[OutsideKey,
         "keys": [asdict(key) for key in outside],
         "fallbacks": list(definition.fallbacks) if definition else [],
         "ready": serving.ready if serving else None,
+        "held_by": serving.held_by if serving else "",
+        "ready_at": _moment(serving.ready_at) if serving else None,
+        "on_demand": definition is not None and definition.scaling.min == 0 < definition.scaling.max,
         "wanted": 0 if found.stopped else (definition.scaling.min if definition else None),
         "aliases": list(definition.aliases) if definition else [],
         "kinds": list(definition.kinds) if definition else [],
@@ -242,6 +249,10 @@ def _reason(found: Entry, serving: Serving | None, outside: tuple[OutsideKey, ..
     if found.problems:
         return found.problems[0].sentence
     return "; ".join(k.sentence for k in outside if k.code) or (serving.reason if serving else "")
+
+
+def _moment(at: float | None) -> datetime | None:
+    return datetime.fromtimestamp(at, UTC) if at is not None else None
 
 
 def _state(found: Entry, serving: Serving | None, outside: tuple[OutsideKey, ...]) -> str:

@@ -115,12 +115,28 @@ def _place(w: _Writing, step: steps.Place) -> None:
         w.nodes.add(node.pk)
     replica.fabric, replica.meeting_port = step.fabric, step.meeting_port
     replica.save(update_fields=["fabric", "meeting_port"])
-    w.move(replica, State.STARTING, profile=step.profile, spec=spec, reason="", reason_code="", next_try_at=None)
+    w.move(
+        replica,
+        State.STARTING,
+        profile=step.profile,
+        spec=spec,
+        reason="",
+        reason_code="",
+        next_try_at=None,
+        held_by="",
+        free_at=None,
+        placed_at=w.now,
+    )
 
 
 def _want(w: _Writing, step: steps.Want) -> None:
     replica = models.Replica.objects.create(
-        model=step.model, state_since=w.now, reason=step.reason.sentence, reason_code=step.reason.code
+        model=step.model,
+        state_since=w.now,
+        reason=step.reason.sentence,
+        reason_code=step.reason.code,
+        held_by=step.held_by,
+        free_at=_moment(step.free_at),
     )
     events.record(replica, step.reason.sentence)
     w.parts.add("endpoints")
@@ -128,8 +144,13 @@ def _want(w: _Writing, step: steps.Want) -> None:
 
 def _hold(w: _Writing, step: steps.Hold) -> None:
     models.Replica.objects.filter(public_id=step.replica).update(
-        reason=step.reason.sentence, reason_code=step.reason.code
+        reason=step.reason.sentence,
+        reason_code=step.reason.code,
+        held_by=step.held_by,
+        free_at=_moment(step.free_at),
     )
+    if step.kept:
+        events.record(w.replica(step.replica), step.reason.sentence)
 
 
 def _retry(w: _Writing, step: steps.Retry) -> None:
@@ -144,6 +165,7 @@ def _retry(w: _Writing, step: steps.Retry) -> None:
         next_try_at=None,
         reason=reason,
         meeting_port=step.meeting_port,
+        placed_at=w.now,
     )
 
 
@@ -225,6 +247,10 @@ _WRITERS: dict[type, Callable[[_Writing, Any], None]] = {
     steps.Adopt: _adopt,
     steps.Settle: _settle,
 }
+
+
+def _moment(at: float | None) -> datetime | None:
+    return datetime.fromtimestamp(at, UTC) if at is not None else None
 
 
 def holder() -> str:

@@ -7,6 +7,7 @@ import time
 
 from django.utils import timezone
 
+from fleet.actions import asking
 from fleet.models import ReplicaEvent
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.actions.keeping import forget_older
@@ -31,6 +32,7 @@ def tidy() -> int:
     keep, now = cluster_settings.in_force().keep, timezone.now()
     gone = forget_older(ReplicaEvent.objects, keep.events_days, now)
     gone += forget_older(AuditEntry.objects, keep.audit_days, now)
+    asking.tidy(now)
     if gone:
         log.info("%d old entries of the histories were forgotten", gone)
     return gone

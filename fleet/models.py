@@ -156,6 +156,12 @@ class Replica(models.Model):
     """At the node of rank 0."""
     stale = models.BooleanField(default=False)
     """Its definition has changed since it was placed."""
+    held_by = models.CharField(max_length=120, blank=True)
+    """The model that holds the card it waits for."""
+    free_at = models.DateTimeField(null=True, blank=True)
+    """When that card should be free."""
+    placed_at = models.DateTimeField(null=True, blank=True)
+    """When it was last given to its nodes to start."""
     adopted = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     state_since = models.DateTimeField(null=True)
@@ -288,3 +294,41 @@ class ReplicaEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.replica} {self.state}"
+
+
+class Start(models.Model):
+    """How long a start took, from the decision to ready: what the next ones are expected to take. The newest few."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    model = models.CharField(max_length=120, db_index=True)
+    node = models.CharField(max_length=120, blank=True)
+    took_s = models.FloatField()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.model} in {self.took_s:.1f} s"
+
+
+class LastAsked(models.Model):
+    """When a model that loads on demand was last asked for, to some seconds: the gateways' word for it may be lost."""
+
+    model = models.CharField(max_length=120, unique=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.model
+
+
+class AskedHour(models.Model):
+    """An hour (its beginning, in UTC) in which somebody asked for such a model: of weeks of them its week is known."""
+
+    model = models.CharField(max_length=120)
+    hour = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["hour", "model"], name="asked_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.hour:%Y-%m-%d %H}"

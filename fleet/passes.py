@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from fleet import apply, events, keeping, nudges
+from fleet.actions import asking
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
@@ -66,6 +67,7 @@ def _attempt() -> tuple[int, frozenset[str]]:
     """How many steps were carried out, and on which nodes. Raises `Stale`."""
     now = time.time()
     world = load_world(now)
+    asking.asked(world.demand)
     plan = reconcile.plan(world, load_wanted(), now)
     held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
     if held is None:

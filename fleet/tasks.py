@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from celery import shared_task
+from typing import Any
 
-from fleet import passes
+from celery import shared_task
+from celery.signals import worker_ready
+
+from fleet import listening, passes
+
+
+@worker_ready.connect
+def _listen(**_: Any) -> None:
+    listening.start()
 
 
 @shared_task(name="fleet.reconcile")

@@ -196,7 +196,7 @@ QUEUE_SECONDS = Metric(
 QUEUE_REFUSED = Metric(
     "llmgw_queue_refused_total",
     "counter",
-    "Requests that were not let in: queue_full, put_out, wait_too_long, waited_too_long.",
+    "Requests that were not let in: queue_full, put_out, wait_too_long, waited_too_long, not_loaded.",
     ("model", "band", "reason"),
 )
 SATURATION = Metric(

@@ -50,14 +50,21 @@ class Want:
     model: str
     reason: Reason
     ordinal: int = 0
+    held_by: str = ""
+    """The model that holds the card it waits for …"""
+    free_at: float | None = None
+    """… and when that should be free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A pending replica's reason has changed."""
+    """A pending replica's reason has changed. `kept`: its life line says so."""
 
     replica: str
     reason: Reason
+    held_by: str = ""
+    free_at: float | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 
 from agent.wire.reason import Reason
 from agent.wire.shard import ShardState
-from fleet.core import adoption, placement, room, scale
+from fleet.core import adoption, placement, room, scale, swap
+from fleet.core.eviction import FREED, GETS, Held, Turns
 from fleet.core.plan import (
     STOPS,
     Adopt,
@@ -30,13 +31,15 @@ from fleet.core.plan import (
     Want,
 )
 from fleet.core.replica import State
-from fleet.core.world import NodeView, ReplicaView, WantedModel, World
+from fleet.core.world import Demand, NodeView, ReplicaView, WantedModel, World
 
 _LEAVING = frozenset({State.DRAINING, State.STOPPING})
 _SERVING = State.READY
 _UNDER_WAY = frozenset({State.STARTING, State.LOADING, State.READY})
 MOST_PLACES = 100
 """In one pass: a commit stays short, and the next pass follows at once."""
+_NEAR_S = 2.0
+"""Two expected times that are no news to one another."""
 _WAITS = Reason("waits_its_turn", "replicas are replaced one at a time: it waits until the one before it serves")
 
 
@@ -53,10 +56,12 @@ class _Pass:
         self.nodes = {n.id: n for n in world.nodes}
         self.models = {w.name: w for w in wanted}
         self.counts = scale.counts(world, wanted, now)
+        self.turns = Turns(world, self.counts, now)
         self.rooms = room.of(world)
         self.memory: placement.Memory = {}
         self.places = 0
         self.steps: list[Step] = []
+        self.ended: set[str] = set()
         self.by_model: dict[str, list[ReplicaView]] = {}
 
     def run(self) -> Plan:
@@ -64,7 +69,7 @@ class _Pass:
             if self._tend(replica):
                 self.by_model.setdefault(replica.model, []).append(replica)
         adopted = self._adopt()
-        for name in sorted({*self.models, *self.by_model}):
+        for name in sorted({*self.models, *self.by_model}, key=self._place_in_line):
             self._even_out(name, self.by_model.get(name, []), adopted.get(name, 0))
         self._settle()
         steps = self.steps if self.world.synced else [s for s in self.steps if not isinstance(s, STOPS)]
@@ -75,7 +80,7 @@ class _Pass:
         if replica.state in _LEAVING:
             if not replica.shards:
                 self.steps.append(Forget(replica.id))
-            elif replica.state is State.DRAINING and self.now - replica.since >= self.world.settings.drain_s:
+            elif replica.state is State.DRAINING and swap.drained(self.world, replica, self.now):
                 self.steps.append(Stop(replica.id, Reason(replica.reason_code or "drained", replica.reason)))
             return False
         if replica.state is State.LOST:
@@ -196,17 +201,50 @@ class _Pass:
                 case Place() as step:
                     self.steps.append(step)
                     self.places += 1
+                    self.turns.placed(step)
                 case unplaced:
                     nowhere = unplaced.reason
-                    self._defer(wanted, replica, nowhere, ordinal)
+                    held = self._turn(wanted) if not old and not ordinal else None
+                    if self.counts[wanted.name].reason.code == scale.EXPECTED and replica is None:
+                        return  # nobody waits for it: it is loaded when there happens to be room
+                    self._defer(wanted, replica, held.reason if held is not None else nowhere, ordinal, held)
                     self._make_way(wanted, old)
 
-    def _defer(self, wanted: WantedModel, replica: ReplicaView | None, reason: Reason, ordinal: int) -> None:
+    def _turn(self, wanted: WantedModel) -> Held | None:
+        """Whose card it gets, where somebody asks for it and another on-demand model has one; that goes if it may."""
+        count = self.counts[wanted.name]
+        if not count.on_demand or count.reason.code == scale.EXPECTED:
+            return None
+        held = self.turns.look(wanted, self.rooms)
+        if held is None:
+            holder = self.turns.kept(wanted, self.rooms)
+            if holder is None:
+                return None
+            sentence = f"{holder} is kept loaded on the card that it would need"
+            return Held("", Reason("card_is_kept", sentence, f"llmgw scale {holder} --min 0 --max 1"))
+        if held.evict is not None:
+            self._end(*held.evict)
+        return held
+
+    def _place_in_line(self, name: str) -> tuple[bool, float, str]:
+        """What is kept loaded goes first; then who has waited longest."""
+        count = self.counts.get(name)
+        if count is None or not count.on_demand:
+            return False, 0.0, name
+        return True, swap.place(self.world.demand.get(name, Demand())), name
+
+    def _defer(
+        self, wanted: WantedModel, replica: ReplicaView | None, reason: Reason, ordinal: int, held: Held | None = None
+    ) -> None:
         """It stays pending, or becomes so, and says why."""
+        by, free_at = (held.by, held.free_at) if held is not None else ("", None)
         if replica is None:
-            self.steps.append(Want(wanted.name, reason, ordinal))
-        elif (replica.reason_code, replica.reason) != (reason.code, reason.sentence):
-            self.steps.append(Hold(replica.id, reason))
+            self.steps.append(Want(wanted.name, reason, ordinal, by, free_at))
+            return
+        promised = replica.reason_code == GETS and reason.code == FREED and replica.held_by == by
+        same = (replica.reason_code, replica.reason, replica.held_by) == (reason.code, reason.sentence, by)
+        if not promised and not (same and _near(replica.free_at, free_at)):
+            self.steps.append(Hold(replica.id, reason, by, free_at, kept=reason.code == GETS))
 
     def _retire(self, old: list[ReplicaView], fresh: list[ReplicaView], count: int) -> None:
         """Ends serving replicas that differ, as far as enough others serve."""
@@ -231,8 +269,9 @@ class _Pass:
                 return
 
     def _end(self, replica: ReplicaView, reason: Reason) -> None:
-        if not self.world.synced:
+        if not self.world.synced or replica.id in self.ended:
             return
+        self.ended.add(replica.id)
         if not replica.shards:
             self.steps.append(Forget(replica.id))
         elif replica.state is _SERVING and self.world.settings.drain_s > 0:
@@ -288,3 +327,7 @@ class _Pass:
     def _ended_while_away(self, replica: ReplicaView) -> bool:
         gone = all(s.observed in (None, ShardState.STOPPED, ShardState.FAILED) for s in replica.shards)
         return gone and self._present(replica) and not any(self._lost(s.node) for s in replica.shards)
+
+
+def _near(one: float | None, other: float | None) -> bool:
+    return one is other if one is None or other is None else abs(one - other) <= _NEAR_S

@@ -11,12 +11,17 @@ from datetime import UTC, tzinfo
 
 from agent.wire.reason import Reason
 from fleet.core import schedule
+from fleet.core.demand import wants
+from fleet.core.replica import State
 from fleet.core.schedule import Bounds
 from fleet.core.world import Demand, WantedModel, World
 from llmgw.cluster.core.settings import ServingSettings
 from llmgw.zones import known
 
 SYSTEM_STOPPED = "system_stopped"
+EXPECTED = "expected"
+"""Nobody asks yet: it is loaded where there is room, and nothing goes for it."""
+_RUNS = frozenset({State.STARTING, State.LOADING, State.READY, State.BACKOFF, State.PARKED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class Count:
 def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[str, Count]:
     """Of every model, by name."""
     zone = known(world.time_zone)
+    running = {r.model for r in world.replicas if r.state in _RUNS} | {s.model for s in world.strays if not s.dismissed}
     return {
         w.name: count(
             w,
@@ -41,6 +47,9 @@ def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[st
             world.serving,
             zone=zone,
             load=world.targets.get(w.name),
+            running=w.name in running,
+            heard=world.heard,
+            expected=w.name in world.expected,
         )
         for w in wanted
     }
@@ -54,8 +63,12 @@ def count(
     *,
     zone: tzinfo = UTC,
     load: int | None = None,
+    running: bool = True,
+    heard: bool = True,
+    expected: bool = False,
 ) -> Count:
-    """`load`: as many as the load asks for, where it was measured."""
+    """`load`: as many as the load asks for, where it was measured. `running`: some replica of it is placed; `heard`,
+    `expected`: see `World`."""
     name, scaling = wanted.name, wanted.definition.scaling
     if serving.stopped:
         note = f": {serving.note}" if serving.note else ""
@@ -65,23 +78,15 @@ def count(
     held = schedule.bounds(scaling, now, zone)
     on_demand = held.min == 0 < held.max
     least, reason = held.min, _bounds_reason(name, held, scaling.idle_timeout_s)
-    if on_demand and (why := _asked(demand, scaling.idle_timeout_s, now)):
+    if on_demand and (why := wants(demand, scaling.idle_timeout_s, now, running=running, heard=heard)):
         least, reason = 1, Reason("on_demand", f"{name} is loaded on demand: {why}", f"llmgw scale {name}")
+    elif on_demand and expected and scaling.prewarm_weekly:
+        sentence = f"{name} is loaded ahead: it was asked for at this hour in most of the weeks before"
+        least, reason = 1, Reason(EXPECTED, sentence, f"llmgw scale {name}")
     if load is not None and least < min(load, held.max) and least > 0:
         least = min(load, held.max)
         reason = Reason("load", f"the load of {name} asks for {least} replicas", f"llmgw why {name}")
     return Count(least, reason, on_demand, held.max)
-
-
-def _asked(demand: Demand, idle_timeout_s: float, now: float) -> str:
-    """Who asks for a model that loads on demand; nothing where nobody does."""
-    if demand.waiting:
-        return f"{demand.waiting} requests wait for it"
-    if demand.in_flight:
-        return f"{demand.in_flight} requests are being answered"
-    if demand.last_asked is not None and now - demand.last_asked < idle_timeout_s:
-        return f"somebody asked {now - demand.last_asked:.0f} s ago, and it stays for {idle_timeout_s:.0f} s"
-    return ""
 
 
 def _bounds_reason(name: str, held: Bounds, idle_timeout_s: float) -> Reason:

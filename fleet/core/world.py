@@ -71,6 +71,10 @@ class ReplicaView:
     stale: bool = False
     reason_code: str = ""
     reason: str = ""
+    held_by: str = ""
+    """The model that holds the card it waits for."""
+    free_at: float | None = None
+    """When that card should be free."""
     created: float = 0.0
 
 
@@ -99,6 +103,7 @@ class Demand:
     waiting: int = 0
     in_flight: int = 0
     waiting_since: float | None = None
+    """Since the first request that found no replica, while one of those waits or is hoped to come back."""
     last_asked: float | None = None
 
 
@@ -114,6 +119,12 @@ class World:
     settings: FleetSettings = field(default_factory=FleetSettings)
     demand: Mapping[str, Demand] = field(default_factory=dict)
     """By model; without an entry nobody has asked."""
+    heard: bool = True
+    """Some gateway has told what it knows of demand; else nobody knows what is in use."""
+    expected: frozenset[str] = frozenset()
+    """Models that are usually asked for at this hour of the week."""
+    starts: Mapping[str, float] = field(default_factory=dict)
+    """By model: seconds that its starts take here."""
     targets: Mapping[str, int] = field(default_factory=dict)
     """By model: how many replicas its load asks for (`fleet.core.autoscale`)."""
     serving: ServingSettings = field(default_factory=ServingSettings)

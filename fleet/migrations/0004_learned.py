@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0002_several_ranks'),
+        ('fleet', '0003_on_demand'),
     ]
 
     operations = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleet.selectors.demand import starts
 from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
 from fleet.selectors.explaining import explain_placement
 from fleet.selectors.serving import endpoints, model_states
@@ -20,5 +21,6 @@ __all__ = [
     "nodes",
     "replica",
     "replicas",
+    "starts",
     "system",
 ]

@@ -13,6 +13,7 @@ from fleet.core import scale
 from fleet.core import world as core
 from fleet.core.replica import State
 from fleet.core.states import Copy, ModelState, model_state
+from fleet.selectors import demand
 from fleet.selectors.world import LINK_LEASE, facts_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -73,6 +74,7 @@ def model_states() -> dict[str, ModelState]:
     for replica_id, node_id, progress in models.Shard.objects.values_list("replica_id", "node_id", "progress"):
         placed[replica_id].append((node_id, progress))
     copies: dict[str, list[Copy]] = defaultdict(list)
+    starts = demand.starts()
     for r in models.Replica.objects.all():
         copies[r.model].append(
             Copy(
@@ -82,14 +84,17 @@ def model_states() -> dict[str, ModelState]:
                 reason_code=r.reason_code,
                 next_try_at=stamp(r.next_try_at),
                 progress=min((p for _, p in placed[r.pk] if p is not None), default=None),
+                placed_at=stamp(r.placed_at),
+                held_by=r.held_by,
+                free_at=stamp(r.free_at),
             )
         )
     found: dict[str, ModelState] = {}
     for d, stopped in catalog.wanted():
         if d.external is None:
             wanted = core.WantedModel(d, stopped)
-            count = scale.count(wanted, core.Demand(), now, settings.serving, zone=zone).replicas
-            found[d.name] = model_state(d.name, stopped=stopped, wanted=count, copies=copies[d.name], now=now)
+            count = scale.count(wanted, core.Demand(), now, settings.serving, zone=zone, running=False)
+            found[d.name] = model_state(d.name, count, copies[d.name], now, starts.get(d.name))
     return found
 
 
@@ -97,7 +102,13 @@ def standing() -> dict[str, catalog.Serving]:
     """How each model's replicas stand, for the catalog's own lists."""
     ready = Counter(models.Replica.objects.filter(state=State.READY).values_list("model", flat=True))
     return {
-        name: catalog.Serving(ready=ready[name], state=found.state.replace("_", " "), reason=found.reason)
+        name: catalog.Serving(
+            ready=ready[name],
+            state=found.state.replace("_", " "),
+            reason=found.reason,
+            held_by=found.held_by,
+            ready_at=found.ready_at,
+        )
         for name, found in model_states().items()
     }
 

@@ -17,10 +17,12 @@ from catalog import selectors as catalog
 from fleet import models
 from fleet.core import world as core
 from fleet.core.replica import State
+from fleet.selectors import demand
 from llmgw import keys, secrets
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.models import Change
+from llmgw.zones import known
 
 LINK_LEASE = "fleet.link"
 """What each link process holds while it is up, with its host's name after a colon."""
@@ -48,6 +50,8 @@ def load_world(now: float) -> core.World:
         now=now,
     )
     views = tuple(node_view(n, link_since, fleet.node_lost_s, now) for n in nodes)
+    zone = cluster_settings.time_zone(settings)
+    asked, heard = demand.read(now)
     return core.World(
         views,
         replicas,
@@ -55,7 +59,11 @@ def load_world(now: float) -> core.World:
         synced,
         fleet,
         serving=settings.serving,
-        time_zone=cluster_settings.time_zone(settings),
+        demand=asked,
+        heard=heard,
+        expected=demand.expected(now, known(zone)),
+        starts=demand.starts(),
+        time_zone=zone,
         version=version,
     )
 
@@ -108,6 +116,8 @@ def replica_view(row: models.Replica, shards: tuple[core.ShardView, ...]) -> cor
         stale=row.stale,
         reason_code=row.reason_code,
         reason=row.reason,
+        held_by=row.held_by,
+        free_at=stamp(row.free_at),
         created=stamp(row.created_at) or 0.0,
     )
 

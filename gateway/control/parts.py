@@ -154,7 +154,7 @@ def _said(kind: str, id: str, limits: Limits, clock: Clock, zone: str) -> snapsh
 
 def models() -> snapshot.Catalog:
     """Every model that can be read, with the state that the fleet gives it."""
-    states = fleet.model_states()
+    states, starts = fleet.model_states(), fleet.starts()
     found = {}
     for entry in catalog.entries():
         definition = entry.definition
@@ -179,6 +179,10 @@ def models() -> snapshot.Catalog:
             developer_role=external is not None if definition.developer_role is None else definition.developer_role,
             fallbacks=tuple(definition.fallbacks),
             external=_external(external) if external is not None else None,
+            on_demand=external is None and definition.scaling.min == 0 < definition.scaling.max,
+            ready_at=state.ready_at if state is not None else None,
+            start_s=round(took, 1) if (took := starts.get(entry.name)) is not None else None,
+            held_by=state.held_by if state is not None else "",
         )
     return snapshot.Catalog(models=found)
 

@@ -138,7 +138,8 @@ class ModelEntry:
     name: str
     aliases: tuple[str, ...] = ()
     state: str = "loading"
-    """serving | loading | parked | stopped | no_capacity."""
+    """serving | idle | starting | loading | waiting | parked | stopped | not_running | no_capacity: see
+    `fleet.core.states`."""
     reason: str = ""
     retry_after_s: int = 5
     kinds: tuple[str, ...] = ("chat", "completions")
@@ -159,6 +160,14 @@ class ModelEntry:
     """Models that answer, in this order, when it has no capacity."""
     external: External | None = None
     slo: Slo | None = None
+    on_demand: bool = False
+    """It starts when somebody asks for it, who waits for a while."""
+    ready_at: float | None = None
+    """When it should serve (Unix seconds), while it starts or waits for a card; None: nobody knows."""
+    start_s: float | None = None
+    """How long its starts take here; None: it has not been started yet."""
+    held_by: str = ""
+    """The model that holds the card it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +238,8 @@ class Policies:
     queue_share_normal: float = 0.9
     queue_share_batch: float = 0.7
     """Of that room: below it the lower bands are let in."""
+    start_wait_s: float = 20.0
+    """How long a request waits for a model that it started, unless it says itself."""
     unnamed_tokens: int = 4096
     """What an answer may have, where the client names no max_tokens, in what is reserved for it."""
     ledger_away: str = "allow"

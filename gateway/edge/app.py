@@ -20,6 +20,7 @@ from gateway.edge import listing, others, tracing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
 from gateway.edge.client import Client, ClientLeft
+from gateway.edge.demand import Demands
 from gateway.edge.engine_metrics import EngineMetrics
 from gateway.edge.exchange import Exchange
 from gateway.edge.external import Externals
@@ -35,6 +36,7 @@ from gateway.edge.shared import SharedAnswers
 from gateway.edge.snapshots import Snapshots
 from gateway.edge.spool import Spool
 from llmgw import metrics, secrets
+from llmgw.demand import EXPIRES_S
 from llmgw.fold import fold
 from llmgw.machine import Machine
 
@@ -65,6 +67,7 @@ class Edge:
         self._redis = redis.Redis.from_url(machine.redis_url, socket_connect_timeout=2, health_check_interval=10)
         self.snapshots = Snapshots(self._redis, machine.snapshot_dir, self._changed)
         self.answers = Answers(self, SharedAnswers(self._redis))
+        self.demands = Demands(self, self._redis)
         self._names: dict[str, ModelEntry] = {}
         self._pusher = metrics.Pusher("edge", self.metrics.figures)
         self._tasks: list[asyncio.Task[None]] = []
@@ -192,6 +195,7 @@ class Edge:
             async with asyncio.timeout(2), self._redis.pipeline(transaction=False) as pipe:
                 pipe.set(key, data)
                 pipe.set(live_figures.PREFIX + self.id, document, ex=live_figures.EXPIRES_S)
+                pipe.set(self.demands.key, self.demands.word(), ex=EXPIRES_S)
                 pipe.hset(others.KEY, self.id, self.others.mine(self.doors.weights()))
                 pipe.hgetall(others.KEY)
                 words = (await pipe.execute())[-1]

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from gateway.edge.app import Edge
     from gateway.edge.exchange import Exchange
 
-_CODES = {"loading": "model_loading", "parked": "model_parked", "stopped": "model_stopped"}
+_CODES = {
+    "idle": "model_loading",
+    "starting": "model_loading",
+    "loading": "model_loading",
+    "waiting": "model_waiting",
+    "parked": "model_parked",
+    "stopped": "model_stopped",
+    "not_running": "model_not_running",
+}
 
 
 SYSTEM_STOPPED_S = 30

@@ -202,7 +202,10 @@ class Exchange:
 
     def _admit(self, entry: ModelEntry) -> None:
         """May it be dispatched now? Asked before anything is reserved for it."""
-        if not entry.fallbacks and not self.edge.fleet.of(entry.name):
+        edge = self.edge
+        if not entry.fallbacks and not edge.fleet.of(entry.name) and not edge.demands.comes(entry):
+            if entry.on_demand:
+                edge.demands.ask(entry)
             raise unavailable(self.edge, entry, None)
 
     async def _reserve(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from gateway.edge.replicas import Fleet
+from llmgw.demand import EDGES
 
-KEY = "llmgw:edges"
+KEY = EDGES
 STILL_S = 5.0
 FORGET_S = 60.0
 """After which the field of an edge that is gone is taken out by whoever sees it."""

@@ -7,9 +7,11 @@ whoever makes room: a request that ends, a replica that comes, or the look once 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING
 
+from gateway.core import starting
 from gateway.core.admission import bands, refusal
 from gateway.core.admission.fair import Entry, State
 from gateway.core.admission.line import Line
@@ -17,6 +19,7 @@ from gateway.core.admission.promise import Promise
 from gateway.core.admission.reckoning import Reckoning
 from gateway.core.admission.refusal import NotLetIn
 from gateway.core.admission.room import Room, cap, partition, room_of, shares, sure
+from gateway.core.errors import Unavailable
 from gateway.core.snapshot import ModelEntry, Slo
 from gateway.edge.client import KEEPALIVE, Headers
 from gateway.edge.waits import open_stream
@@ -51,6 +54,8 @@ class Place:
         """What the answer says of it."""
         if self.waiter is None:
             return []
+        if self.waits and self.door.comes:
+            return starting.headers(self.door.entry(), time.time())
         if self.waits:
             position, eta_s = self.door.expects(self.waiter)
             return refusal.place(position, eta_s)
@@ -61,15 +66,23 @@ class Place:
 class Waiter(Entry):
     """A request that could not be let in at once."""
 
-    __slots__ = ("future", "let_in_at", "max_wait_s", "refused")
+    __slots__ = ("future", "let_in_at", "max_wait_s", "refused", "start_wait_s")
 
     def __init__(
-        self, band: int, project: str, key: str, weight: float, tokens: int, since: float, max_wait_s: float
+        self,
+        band: int,
+        project: str,
+        key: str,
+        weight: float,
+        tokens: int,
+        since: float,
+        max_wait_s: float,
+        start_wait_s: float,
     ) -> None:
         super().__init__(band, project, key, weight, tokens, since)
-        self.max_wait_s = max_wait_s
+        self.max_wait_s, self.start_wait_s = max_wait_s, start_wait_s
         self.future: asyncio.Future[None] | None = None
-        self.refused: NotLetIn | None = None
+        self.refused: Unavailable | None = None
         self.let_in_at: float | None = None
 
     def wake(self) -> None:
@@ -83,6 +96,8 @@ class Door:
         self._edge, self.model = edge, model
         self.line, self.reckoning, self.promise = Line(), Reckoning(), Promise()
         self.slo: Slo | None = None
+        self.comes = False
+        """It does not run, and starts for whoever asks: nobody is let in, and nobody sent on."""
         self.below = (0, 0, 0)
         """Of each band: with fewer let in than that there surely is room, as of the last look."""
 
@@ -92,6 +107,8 @@ class Door:
         policies = edge.snapshots.current.policies
         found = room_of(edge.fleet.of(self.model), line.held, policies.queue_overcommit, now)
         others = edge.others.waits.get(self.model)
+        if found is None and self.comes:
+            return Room(0, 0)
         if others is None or found is None:
             return found
         own = line.weight() or weight
@@ -104,9 +121,12 @@ class Door:
         self.pump(waiter.since)
         if waiter.state is not State.WAITS:
             return
+        if self.comes and starting.hopeless(self.start_s(), waiter.start_wait_s):
+            line.left(waiter)
+            raise self._not_loaded(waiter)
         position, eta_s = self.expects(waiter)
         most_s = waiter.max_wait_s
-        if eta_s > most_s and (self.reckoning.known or not most_s):
+        if not self.comes and eta_s > most_s and (self.reckoning.known or not most_s):
             line.left(waiter)
             raise self._refused(waiter, refusal.TOO_LONG, position, eta_s, eta_s - most_s)
         if line.waiting <= self._edge.snapshots.current.policies.queue_limit:
@@ -122,16 +142,32 @@ class Door:
         line.left(waiter)
         raise self._refused(waiter, refusal.FULL, position, eta_s, eta_s)
 
-    def gives_up(self, waiter: Waiter) -> NotLetIn:
+    def gives_up(self, waiter: Waiter) -> Unavailable:
         """It has waited for as long as it may."""
         position, eta_s = self.expects(waiter)
         self.line.left(waiter)
+        if self.comes:
+            return self._not_loaded(waiter)
         return self._refused(waiter, refusal.TIMED_OUT, position, eta_s, eta_s)
+
+    def may_wait_s(self, waiter: Waiter) -> float:
+        """Longer in the queue of a model that runs than for one that must be started first."""
+        return waiter.start_wait_s if self.comes else waiter.max_wait_s
 
     def expects(self, waiter: Waiter) -> tuple[int, float]:
         """The position, from 1, and the expected wait in seconds of one that waits."""
         requests, tokens = self.line.ahead(waiter)
-        return requests + 1, self.reckoning.wait_s(tokens, self.line.held)
+        if self.comes and not requests:
+            return 1, self.start_s() or 0.0
+        start_s = (self.start_s() or 0.0) if self.comes else 0.0
+        return requests + 1, start_s + self.reckoning.wait_s(tokens, self.line.held)
+
+    def start_s(self) -> float | None:
+        """Until the model should serve, where that is known."""
+        return starting.expected_s(self.entry(), time.time())
+
+    def entry(self) -> ModelEntry:
+        return self._edge.snapshots.current.catalog.models.get(self.model) or ModelEntry(self.model)
 
     def pump(self, now: float) -> None:
         """Let in whom there is room for."""
@@ -151,6 +187,7 @@ class Door:
         edge, line = self._edge, self.line
         policies = edge.snapshots.current.policies
         self.slo = entry.slo if entry is not None else None
+        self.comes = entry is not None and edge.demands.comes(entry)
         excess = self.promise.excess(self.slo, now) if self.slo is not None else 0.0
         line.shares = shares(excess, (1.0, policies.queue_share_normal, policies.queue_share_batch))
         room = sure(edge.fleet.of(self.model), policies.queue_overcommit, now)
@@ -161,6 +198,12 @@ class Door:
         line.sweep()
         self.reckoning.fade()
         self.pump(now)
+
+    def _not_loaded(self, waiter: Waiter) -> Unavailable:
+        edge, found = self._edge, starting.NotLoaded(self.entry(), time.time())
+        edge.metrics.not_let_in(self.model, bands.BANDS[waiter.band], refusal.NOT_LOADED)
+        edge.demands.told(self.model, found.retry_after_s or 0.0)
+        return found
 
     def _refused(self, waiter: Waiter, reason: str, position: int, eta_s: float, retry_s: float) -> NotLetIn:
         self._edge.metrics.not_let_in(self.model, bands.BANDS[waiter.band], reason)
@@ -189,14 +232,24 @@ class Doors:
             door.look(entry, time.monotonic())
         asked, may = client.header(bands.HEADER), client.header(refusal.MAX_WAIT_HEADER)
         band = bands.rank(who.band, asked)
-        most_s = self._edge.snapshots.current.policies.queue_max_wait_s
-        max_wait_s = most_s if may is None else refusal.max_wait_s(may, most_s)
+        policies = self._edge.snapshots.current.policies
+        max_wait_s = policies.queue_max_wait_s if may is None else refusal.max_wait_s(may, policies.queue_max_wait_s)
         line, scope, now = door.line, who.scope, time.monotonic()
-        if not line.waiting and (line.held < door.below[band] or line.free(band, door.room(now, scope.weight))):
+        if entry.on_demand:
+            door.comes = self._edge.demands.comes(entry)
+            self._edge.demands.ask(entry)
+        if (
+            not door.comes
+            and not line.waiting
+            and (line.held < door.below[band] or line.free(band, door.room(now, scope.weight)))
+        ):
             line.enter()
             return Place(door, scope.project, now)
         tokens = door.reckoning.tokens(request, len(exchange.raw), scope.project)
-        waiter = Waiter(band, scope.project, who.key or who.person, scope.weight, tokens, now, max_wait_s)
+        start_wait_s = max_wait_s if may is not None else min(max_wait_s, policies.start_wait_s)
+        if may is None and entry.fallbacks:
+            start_wait_s = 0.0  # another model may answer at once, and this one starts meanwhile
+        waiter = Waiter(band, scope.project, who.key or who.person, scope.weight, tokens, now, max_wait_s, start_wait_s)
         door.come(waiter)
         return Place(door, scope.project, now, waiter)
 
@@ -205,10 +258,10 @@ class Doors:
         loop, keepalive_s = self._edge.loop, self._edge.snapshots.current.policies.keepalive_s
         waiter = place.waiter
         assert waiter is not None
-        gives_up_at = place.since + waiter.max_wait_s
         streamed = exchange.request is not None and exchange.request.stream
-        keepalive_at = place.since + keepalive_s if streamed else gives_up_at
+        keepalive_at = place.since + keepalive_s if streamed else math.inf
         while waiter.state is State.WAITS:
+            gives_up_at = place.since + place.door.may_wait_s(waiter)
             waiter.future = loop.create_future()
             timer = loop.call_at(min(gives_up_at, keepalive_at), _wake, waiter.future)
             try:
@@ -218,7 +271,7 @@ class Doors:
             now = loop.time() + 0.001
             if not place.waits:
                 break
-            if now >= gives_up_at:
+            if now >= place.since + place.door.may_wait_s(waiter):
                 raise place.door.gives_up(waiter)
             if now >= keepalive_at:
                 keepalive_at = now + keepalive_s

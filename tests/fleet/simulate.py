@@ -51,11 +51,25 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
                 name = next(names)
                 reason = step.reason
                 replicas[name] = ReplicaView(
-                    name, step.model, State.PENDING, now, reason=reason.sentence, reason_code=reason.code, created=now
+                    name,
+                    step.model,
+                    State.PENDING,
+                    now,
+                    reason=reason.sentence,
+                    reason_code=reason.code,
+                    held_by=step.held_by,
+                    free_at=step.free_at,
+                    created=now,
                 )
             case steps.Hold():
                 held = replicas[step.replica]
-                replicas[step.replica] = replace(held, reason=step.reason.sentence, reason_code=step.reason.code)
+                replicas[step.replica] = replace(
+                    held,
+                    reason=step.reason.sentence,
+                    reason_code=step.reason.code,
+                    held_by=step.held_by,
+                    free_at=step.free_at,
+                )
             case steps.Retry():
                 before = replicas[step.replica]
                 moved = tuple(replace(s, port=p) for s, p in zip(before.shards, step.ports, strict=True))
@@ -69,7 +83,7 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
             case steps.Lose():
                 move(step.replica, State.LOST)
             case steps.Drain():
-                move(step.replica, State.DRAINING, reason=step.reason.sentence)
+                move(step.replica, State.DRAINING, reason=step.reason.sentence, reason_code=step.reason.code)
             case steps.Stop():
                 move(step.replica, State.STOPPING, reason=step.reason.sentence)
             case steps.Forget():

@@ -4,7 +4,8 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   numa=0,0,1,1 switch taken=PORT]
                                   model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
                                   model M stopped | model M removed | load M REPLICAS
-                                  asked M [waiting=] | system stopped [note] | system started | at WEEKDAY HH:MM
+                                  asked M [waiting=] [busy=] [refused] [nobody] | unheard | starts M SECONDS
+                                  system stopped [note] | system started | at WEEKDAY HH:MM
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
@@ -138,9 +139,11 @@ class Stage:
             case ["load", name, count]:
                 self.world = replace(self.world, targets={**self.world.targets, name: int(count)})
             case ["asked", name, *rest]:
-                waiting = int(dict(w.split("=") for w in rest).get("waiting", 0))
-                demand = Demand(waiting=waiting, last_asked=self.now)
-                self.world = replace(self.world, demand={**self.world.demand, name: demand})
+                self._asked(name, rest)
+            case ["unheard" | "heard" as word]:
+                self.world = replace(self.world, heard=word == "heard")
+            case ["starts", name, seconds]:
+                self.world = replace(self.world, starts={**self.world.starts, name: float(seconds)})
             case ["system", word, *note]:
                 self.world = replace(self.world, serving=ServingSettings(word == "stopped", " ".join(note)))
             case ["at", day, clock]:
@@ -152,6 +155,16 @@ class Stage:
                 self.now += float(seconds)
             case _:
                 raise AssertionError(f"a scenario cannot say {line!r}")
+
+    def _asked(self, name: str, words: list[str]) -> None:
+        options = dict(w.split("=") for w in words if "=" in w)
+        before = self.world.demand.get(name, Demand())
+        waiting, busy = int(options.get("waiting", 0)), int(options.get("busy", 0))
+        since = before.waiting_since if before.waiting_since is not None else self.now
+        demand = Demand(waiting, busy, since if waiting or "refused" in words else None, self.now)
+        if "nobody" in words:
+            demand = Demand(last_asked=before.last_asked)
+        self.world = replace(self.world, demand={**self.world.demand, name: demand})
 
     def play(self) -> list[str]:
         found = plan(self.world, self.models.values(), self.now)

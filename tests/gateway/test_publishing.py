@@ -221,7 +221,7 @@ def test_models_and_endpoints() -> None:
     models.add_all(raws=[definition], actor="test", check_sources=False)
     publishing.publish()
     entry = read("catalog").models["tiny"]
-    assert (entry.aliases, entry.state, entry.context_length) == (("small",), "loading", 4096)
+    assert (entry.aliases, entry.state, entry.context_length) == (("small",), "starting", 4096)
     assert entry.slo == snapshot.Slo(ttft_p99_s=2.0)
     assert read("endpoints").endpoints == ()
     node = Node.objects.create(node_id="n1", connected=True, last_seen=timezone.now())

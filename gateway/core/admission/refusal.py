@@ -8,6 +8,7 @@ from gateway.core.errors import BadRequest, Unavailable
 
 MAX_WAIT_HEADER = b"x-llmgw-max-wait"
 FULL, TOO_LONG, PUT_OUT, TIMED_OUT = "queue_full", "wait_too_long", "put_out", "waited_too_long"
+NOT_LOADED = "not_loaded"
 """Reasons, as they are counted."""
 _CODES = {FULL: "queue_full", TOO_LONG: "wait_too_long", PUT_OUT: "queue_full", TIMED_OUT: "wait_too_long"}
 

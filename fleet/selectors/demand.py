@@ -1,0 +1,76 @@
+"""Who asks for what: the gateways' words of the last seconds over what was written down; and how long starts take."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from datetime import UTC, datetime, tzinfo
+from statistics import median_high
+from typing import Any, cast
+
+import msgspec
+import redis
+
+from fleet import models, nudges
+from fleet.core import demand as core
+from fleet.core.world import Demand
+from llmgw import demand as words
+
+log = logging.getLogger(__name__)
+
+
+def read(now: float) -> tuple[dict[str, Demand], bool]:
+    """By model; and whether any gateway has been heard. When somebody last asked is kept without Redis too."""
+    told = _words()
+    last = {model: at.timestamp() for model, at in models.LastAsked.objects.values_list("model", "at")}
+    found = {model: Demand(last_asked=at) for model, at in last.items()}
+    for model, said in _together(told).items():
+        asked = now - said.asked_s if said.asked_s is not None else None
+        found[model] = Demand(
+            waiting=said.waiting,
+            in_flight=said.in_flight,
+            waiting_since=now - said.unserved_s if said.unserved_s is not None else None,
+            last_asked=max((at for at in (asked, last.get(model)) if at is not None), default=None),
+        )
+    return found, bool(told)
+
+
+def expected(now: float, zone: tzinfo) -> frozenset[str]:
+    """The models that were asked for at this hour in most of the weeks before."""
+    hours = {hour for found in core.hours_before(now, zone).values() for hour in found}
+    rows = models.AskedHour.objects.filter(hour__in=[datetime.fromtimestamp(hour, UTC) for hour in hours])
+    return core.expected(((m, hour.timestamp()) for m, hour in rows.values_list("model", "hour")), now, zone)
+
+
+def starts() -> dict[str, float]:
+    """Seconds from the decision to ready, by model: the median of the last few."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for model, seconds in models.Start.objects.values_list("model", "took_s"):
+        took[model].append(seconds)
+    return {model: median_high(found) for model, found in took.items()}
+
+
+def _words() -> list[words.Word]:
+    """Of the edges that are alive; none where Redis is away."""
+    try:
+        edges = cast(list[bytes], nudges.client().hkeys(words.EDGES))
+        found = cast(list[Any], nudges.client().mget([words.KEY.encode() + e for e in edges])) if edges else []
+    except (redis.RedisError, OSError) as e:
+        log.debug("demand could not be read: %s", e)
+        return []
+    told = []
+    for data in found:
+        if data is not None:
+            try:
+                told.append(words.decode(data))
+            except msgspec.MsgspecError:  # another version's
+                continue
+    return told
+
+
+def _together(told: list[words.Word]) -> dict[str, words.Asked]:
+    found: dict[str, words.Asked] = {}
+    for word in told:
+        for model, said in word.items():
+            found[model] = words.add(found[model], said) if model in found else said
+    return found
