@@ -29,9 +29,14 @@ MODELS = ("alpha", "beta", "gamma")
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> NodeView:
-    engines = draw(st.sampled_from([None, (), (EngineFacts("llamacpp"),), (EngineFacts("llamacpp"),)]))
+    engines = draw(
+        st.sampled_from([None, (), (EngineFacts("llamacpp"),), (EngineFacts("llamacpp"), EngineFacts("vllm"))])
+    )
     kinds = st.sampled_from(["l40s-45g", "l40s-45g", "h100-80g"])
-    gpus = tuple(GpuFacts(i, gpu_class=draw(kinds), memory_bytes=45 * GIB) for i in range(draw(st.integers(0, 3))))
+    gpus = tuple(
+        GpuFacts(i, gpu_class=draw(kinds), memory_bytes=45 * GIB, compute_capability="9.0")
+        for i in range(draw(st.integers(0, 3)))
+    )
     manager, lan = (
         draw(st.sampled_from([None, "sm1", "sm1", "sm2"])),
         draw(st.sampled_from([{}, {ETHERNET_LABEL: "lan"}])),
@@ -68,7 +73,7 @@ def definitions(draw: st.DrawFn, name: str) -> Definition:
         ProfileDefinition(
             run=Profile(
                 f"p{i}",
-                "llamacpp",
+                draw(st.sampled_from(["llamacpp", "vllm"])),
                 cpu_cores=draw(st.sampled_from([None, 1, 4])),
                 memory_bytes=draw(st.sampled_from([None, GIB, 6 * GIB])),
                 gpus=draw(st.sampled_from([0, 0, 1, 2])),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
-from agent.wire.facts import FabricFacts, GpuFacts, PortFacts
+from agent.wire.facts import EngineFacts, FabricFacts, GpuFacts, PortFacts
 from agent.wire.shard import Fabric, ShardState
 from fleet import models, passes, selectors
 from fleet.actions import nodes, replicas
@@ -21,9 +21,17 @@ PORT = PortFacts("mlx5_0", 1, "infiniband", True, 200.0, subnet_manager="sm1")
 
 def machine(name: str, address: str) -> None:
     cards = tuple(
-        GpuFacts(n, gpu_class="h100-80g", memory_bytes=80 * GIB, memory_free_bytes=80 * GIB) for n in range(2)
+        GpuFacts(n, gpu_class="h100-80g", compute_capability="9.0", memory_bytes=80 * GIB, memory_free_bytes=80 * GIB)
+        for n in range(2)
     )
-    facts = replace(FACTS, address=address, gpus=cards, rdma_ports=(PORT,), fabrics=(FabricFacts("ib-a", ("mlx5_0",)),))
+    facts = replace(
+        FACTS,
+        address=address,
+        gpus=cards,
+        rdma_ports=(PORT,),
+        fabrics=(FabricFacts("ib-a", ("mlx5_0",)),),
+        engines=(EngineFacts("vllm"),),
+    )
     joined(name, facts=facts)
 
 
@@ -32,7 +40,7 @@ def _cluster(db: None) -> None:
     link_is_up()
     machine("n1", "10.0.0.1")
     machine("n2", "10.0.0.2")
-    tiny(gpus=2, nodes=2, gpu_class="h100-80g")
+    tiny(gpus=2, nodes=2, gpu_class="h100-80g", engine="vllm")
     passes.run()
 
 
@@ -109,7 +117,7 @@ def test_a_rank_that_never_spoke_is_not_taken_for_ended() -> None:
     held = told("n1")[0]
     beat(seen(held, ShardState.STARTING), node_id="n1")
     nodes.drain(node_id="n1", actor="test")
-    tiny(0, gpus=2, nodes=2, gpu_class="h100-80g")
+    tiny(0, gpus=2, nodes=2, gpu_class="h100-80g", engine="vllm")
     passes.run()
     assert models.Replica.objects.get().state == "stopping"
     beat(node_id="n1")

@@ -178,7 +178,7 @@ class Stage:
             NodeFacts(
                 cpu_count=8,
                 memory_bytes=32 * GIB,
-                engines=(EngineFacts("llamacpp"),),
+                engines=(EngineFacts("llamacpp"), EngineFacts("vllm")),
                 arch="x86_64",
                 os="Linux",
                 vector_extensions=("avx", "avx2"),
@@ -246,7 +246,7 @@ class Stage:
         else:
             run = Profile(
                 "cpu",
-                "llamacpp",
+                "vllm" if int(options.get("nodes", 1)) > 1 else "llamacpp",
                 cpu_cores=int(options.get("cores", 1)),
                 memory_bytes=int(options.get("memory", 1)) * GIB,
                 gpus=int(options.get("gpus", 0)),
