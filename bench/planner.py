@@ -95,16 +95,16 @@ def measured(nodes: int, profiled: bool, *, afresh: bool) -> Row:
     first = one()
     loaded.clear()
     if profiled:
-        _profile(one, nodes)
-    steady = [heard(nodes, n) or one() for n in range(PASSES)]
+        _profile(one)
+    steady = [heard(n, one) for n in range(PASSES)]
     loading = statistics.median(loaded[-PASSES:])
     with CaptureQueriesContext(connection) as queries:
         one()
     world, wanted = load_world(time.time()), load_wanted()
     fresh = placed_afresh(world, wanted) if afresh else float("nan")
     crowded()
-    one_crowded = _settled(one, load_world, load_wanted)
-    waiting = [heard(nodes, n) or one_crowded() for n in range(PASSES)]
+    settle()
+    waiting = [heard(n, one) for n in range(PASSES)]
     return Row(
         nodes,
         len(world.replicas),
@@ -117,17 +117,17 @@ def measured(nodes: int, profiled: bool, *, afresh: bool) -> Row:
     )
 
 
-def _settled(one: Callable[[], float], load_world: Any, load_wanted: Any) -> Callable[[], float]:
-    """The pass that makes rows of what waits is carried out first."""
+def settle() -> None:
+    """Carries out the pass that makes rows of what waits."""
     from fleet import apply
     from fleet.core.reconcile import plan
+    from fleet.selectors.world import load_wanted, load_world
     from llmgw.cluster import leases
 
     now = time.time()
     world = load_world(now)
     held = leases.take(apply.LEASE, "bench", 60)
     apply.commit(plan(world, load_wanted(), now), version=world.version, held=held, now=now)
-    return one
 
 
 def placed_afresh(world: World, wanted: tuple[WantedModel, ...]) -> float:
@@ -310,8 +310,8 @@ def crowded() -> None:
     )
 
 
-def heard(nodes: int, turn: int) -> None:
-    """What comes in between two passes: a heartbeat of each node, and some reports."""
+def heard(turn: int, one: Callable[[], float]) -> float:
+    """A pass after what comes in between two: a heartbeat of each node, and some reports."""
     from django.db.models import F
 
     from fleet import models
@@ -322,18 +322,16 @@ def heard(nodes: int, turn: int) -> None:
         node.facts["gpus"][0]["temperature_c"] += 1
         node.reported_at = now
         node.save(update_fields=["facts", "reported_at"])
+    return one()
 
 
-def _profile(one: Callable[[], float], nodes: int) -> None:
+def _profile(one: Callable[[], float]) -> None:
     import cProfile
     import pstats
 
-    with cProfile.Profile() as profile:
-        for n in range(3):
-            profile.disable()
-            heard(nodes, n)
-            profile.enable()
-            one()
+    profile = cProfile.Profile()
+    for n in range(3):
+        heard(n, lambda: profile.runcall(one))
     pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
 
 

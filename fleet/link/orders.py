@@ -10,8 +10,9 @@ from agent.wire.messages import Desired
 from fleet import apply, models
 from fleet.core.desired import Stamp, desired
 from fleet.core.replica import ORDERED
-from fleet.core.world import ReplicaView, ShardView
-from fleet.selectors.world import engine_key, replica_view, shard_view
+from fleet.core.world import ReplicaView
+from fleet.selectors import kept
+from fleet.selectors.world import engine_key
 from llmgw.cluster import leases
 
 
@@ -35,15 +36,11 @@ def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
     """The whole wanted state of each of `nodes`."""
     names = dict(models.Node.objects.filter(node_id__in=nodes).values_list("pk", "node_id"))
     stood = {n.node_id: n for n in models.Node.objects.filter(pk__in=names)}
-    rows = models.Replica.objects.filter(state__in=ORDERED, shards__node__in=names).distinct().order_by("id")
-    replicas = list(rows)
-    shards: dict[int, list[ShardView]] = defaultdict(list)
-    everywhere = dict(models.Node.objects.values_list("pk", "node_id")) if replicas else {}
-    for row in models.Shard.objects.filter(replica__in=replicas).order_by("rank"):
-        shards[row.replica_id].append(shard_view(row, everywhere[row.node_id]))
+    ordered = models.Replica.objects.filter(state__in=ORDERED, shards__node__in=names).distinct()
+    everywhere = dict(models.Node.objects.values_list("pk", "node_id"))
+    ranks = kept.shards(everywhere, models.Shard.objects.filter(replica__in=ordered.values("pk")))
     placed: dict[str, list[ReplicaView]] = defaultdict(list)
-    for replica in replicas:
-        view = replica_view(replica, tuple(shards[replica.pk]))
+    for view in kept.replicas(ranks, ordered):
         for node in {s.node for s in view.shards}:
             placed[node].append(view)
     taken_over = _taken_over(names)

@@ -83,7 +83,7 @@ def test_one_failed_rank_is_a_failed_replica_and_all_move_on_retry() -> None:
     first, second = told("n1")[0], told("n2")[0]
     beat(seen(second, ShardState.FAILED, reason="NCCL gave up"), node_id="n2")
     row = models.Replica.objects.get()
-    assert (row.state, row.reason) == ("backoff", "NCCL gave up")
+    assert (row.state, row.reason) == ("backoff", "rank 1 on n2: NCCL gave up")
     models.Replica.objects.update(next_try_at=timezone.now())
     passes.run()
     again = told("n1")[0]
