@@ -43,6 +43,8 @@ class Node(models.Model):
     """Of its desired state; moved by whatever changes that."""
     taken_generation = models.PositiveBigIntegerField(null=True)
     """The newest that the node said it took up."""
+    engine_builds = models.JSONField(default=dict, blank=True)
+    """{engine: build} that an administrator chose for it; an engine that is absent has what its hardware runs."""
     refused = models.CharField(max_length=300, blank=True)
     """Why its last connection was refused, if it was."""
     created_at = models.DateTimeField(auto_now_add=True)

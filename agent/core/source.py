@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 HUB = "https://huggingface.co"
+GITHUB = "https://api.github.com"
+"""Where engines' releases are asked about."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 

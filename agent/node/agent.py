@@ -21,10 +21,12 @@ from agent.node.context import Context
 from agent.node.discovery import Surroundings
 from agent.node.edits import Edits
 from agent.node.home import write_atomically
+from agent.node.install.installer import Installer, Ways
 from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
 from agent.node.supervisor import Supervisor
+from agent.node.this_machine import have
 from agent.wire.facts import HolderFacts, NodeFacts
 from agent.wire.messages import (
     Answer,
@@ -81,12 +83,15 @@ class Agent:
         surroundings: Surroundings,
         edits: Edits | None = None,
         jitter: Callable[[], float] = random.random,
+        ways: Ways | None = None,
     ) -> None:
         self._ctx = ctx
         self._identity = identity
         self._link = link
         self._surroundings = surroundings
         self._edits = edits
+        self._installer = None if ways is None else Installer(ways, self._latest_facts, have, self._told_engines)
+        """None: nothing is installed on this node."""
         self._link_told: tuple[str, str | None, str | None] = ("unknown", None, None)
         self._jitter = jitter
         self._changed = asyncio.Event()
@@ -114,6 +119,8 @@ class Agent:
         works = [self._dial(), self._converge_on_change(), self._measure(), self._measure_cards()]
         if self._edits is not None:
             works.append(self._edits.edited(self._tell_edit))
+        if self._installer is not None:
+            works.append(self._installer.run())
         tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -266,6 +273,11 @@ class Agent:
         self._options, problems = options.read(message.heartbeat_s, message.settings)
         for problem in problems:
             _log.warning("a setting of the cluster for this agent is left out: %s", problem)
+        if self._installer is not None:
+            self._installer.told(self._options)
+
+    def _told_engines(self) -> None:
+        self._obeyed.set()
 
     # The state
 

@@ -24,7 +24,7 @@ from agent.node.linux import reap
 from agent.node.settings import Settings, read
 from agent.node.status import look, refusal
 from agent.node.supervisor import Supervisor
-from agent.node.this_machine import ThisMachine, card_watch, context
+from agent.node.this_machine import ThisMachine, card_watch, context, ways
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -114,6 +114,7 @@ async def _run(home: Home, settings: Settings) -> int:
         WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
         ThisMachine(home, settings, cards),
         Edits(home.settings, settings),
+        ways=ways(home, settings) if settings.installs.on else None,
     )
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()

@@ -43,6 +43,11 @@ class Home:
         return self.path / "scratch"
 
     @property
+    def engines(self) -> Path:
+        """Those that were installed here (`agent.node.install`); made when the first one is."""
+        return self.path / "engines"
+
+    @property
     def taken(self) -> Path:
         """The newest order that was taken up of each store (store, term, generation)."""
         return self.path / "taken.json"

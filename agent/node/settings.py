@@ -6,7 +6,11 @@ tls: {ca: tls/ca.pem, cert: tls/node.pem, key: tls/node-key.pem}
 address: 10.0.0.2           # where the gateway reaches this node's engines; else the link's own address
 labels: {rack: a}
 engine_user: llmgw-engine   # engines run as this user; the agent must then be root
-engines: {llamacpp: /opt/llama.cpp/llama-server}
+engines:                    # those that are named are used, and none of our own is installed beside them
+  llamacpp: {bin: /opt/llama.cpp/llama-server}
+  sglang: {python: /opt/sglang/bin/python}
+  disabled: [vllm]          # kept off this node, whatever the control plane says
+  install: false            # nothing is installed here at all
 discovery: {nvidia_smi: /opt/nvidia/bin/nvidia-smi}   # where it is not on PATH
 discovery: {dcgm_exporter: "off"}   # an address, or off; else http://127.0.0.1:9400/metrics is tried
 """
@@ -23,7 +27,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from agent.core.source import HUB
+from agent.core.source import GITHUB, HUB
 from agent.wire.reason import Reason
 
 OFF = "off"
@@ -41,6 +45,18 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class Installs:
+    """What may be installed on this node. `packages`: the system's, where an engine lacks one and the agent is root;
+    `python`, `uv`: executables to use instead of those that are fetched."""
+
+    on: bool = True
+    disabled: tuple[str, ...] = ()
+    packages: bool = True
+    python: str = ""
+    uv: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     node_id: str
     server: str
@@ -50,6 +66,10 @@ class Settings:
     engine_user: str | None = None
     engines: dict[str, str] = field(default_factory=dict)
     """Engine name → executable or interpreter, where it is not to be found by itself."""
+    installs: Installs = field(default_factory=Installs)
+    """Of `engines` too."""
+    github: str = GITHUB
+    """Whose API is asked about releases."""
     discovery: dict[str, str] = field(default_factory=dict)
     """`nvidia_smi`: the executable. `dcgm_exporter`: an address, or `off`."""
     weights: Path | None = None
@@ -95,13 +115,16 @@ def _parse(found: dict[Any, Any], folder: Path, environ: Mapping[str, str]) -> S
         "address": take("address", _text),
         "labels": take("labels", _texts, {}),
         "engine_user": take("engine_user", _text),
-        "engines": take("engines", _texts, {}),
+        "engines": take("engines", _named_engines, {}),
+        "github": take("github", _text, GITHUB),
         "discovery": take("discovery", _discovery, {}),
         "weights": take("weights", lambda v: folder / _text(v)),
         "hub": take("hub", _text, environ.get("HF_ENDPOINT") or HUB),
         "hub_token": environ.get("HF_TOKEN"),
     }
     unknown = tuple(sorted(str(k) for k in found if k not in settings))
+    if not problems:
+        settings["installs"] = take("engines", _installs, Installs())
     return problems or Settings(**settings, unknown=unknown)
 
 
@@ -115,6 +138,41 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError(f"must hold names and values, and is {value!r}")
     return {str(k): str(v) for k, v in value.items()}
+
+
+_ABOUT_INSTALLS = ("disabled", "install", "packages", "python", "uv")
+
+
+def _named_engines(value: Any) -> dict[str, str]:
+    """`name: path`, or `name: {bin: path}`, or `name: {python: path}`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must hold names and values, and is {value!r}")
+    found: dict[str, str] = {}
+    for name, said in value.items():
+        if name in _ABOUT_INSTALLS:
+            continue
+        paths = _texts(said) if isinstance(said, dict) else {"bin": _text(said)}
+        if len(paths) != 1 or not set(paths) <= {"bin", "python"}:
+            raise ValueError(f"names {name} by its bin or its python, and has {', '.join(paths) or 'neither'}")
+        found[str(name)] = next(iter(paths.values()))
+    return found
+
+
+def _installs(value: Any) -> Installs:
+    said = {k: v for k, v in value.items() if k in _ABOUT_INSTALLS}
+    for name in ("install", "packages"):
+        if not isinstance(said.get(name, True), bool):
+            raise ValueError(f"needs true or false for {name}, and has {said[name]!r}")
+    disabled = said.get("disabled", [])
+    if not isinstance(disabled, list) or not all(isinstance(d, str) for d in disabled):
+        raise ValueError(f"needs a list of engines for disabled, and has {disabled!r}")
+    return Installs(
+        on=said.get("install", True),
+        disabled=tuple(sorted(set(disabled))),
+        packages=said.get("packages", True),
+        python=_text(said["python"]) if said.get("python") else "",
+        uv=_text(said["uv"]) if said.get("uv") else "",
+    )
 
 
 def _discovery(value: Any) -> dict[str, str]:

@@ -12,6 +12,7 @@ from agent.node.cardwatch import CardWatch
 from agent.node.clock import Clock
 from agent.node.context import Context
 from agent.node.home import Home
+from agent.node.install.installer import Ways, read_state
 from agent.node.linux import LinuxHost
 from agent.node.settings import OFF, Settings
 from agent.node.weights import Weights
@@ -30,24 +31,39 @@ def card_watch(settings: Settings | None) -> CardWatch:
 
 def context(home: Home, settings: Settings | None, cards: CardWatch | None = None) -> Context:
     """The real machine's."""
-    found: dict[str, EngineFacts] = {}
-
-    def engine_path(name: str) -> str | None:
-        if not found:
-            found.update({e.name: e for e in _engines(settings)})
-        one = found.get(name)
-        return None if one is None else one.path
-
+    engines = EnginesHere(home, settings)
     return Context(
         home=home,
         host=LinuxHost(cards or card_watch(settings)),
         weights=_weights(home, settings),
         clock=Clock(),
-        engine_path=engine_path,
+        engine_path=engines.path,
         import_from=installed.import_from(),
         environ=dict(os.environ),
         engine_user=settings.engine_user if settings is not None else None,
     )
+
+
+def ways(home: Home, settings: Settings) -> Ways:
+    """How engines are installed on it."""
+    of = settings.installs
+    return Ways(
+        root=home.engines,
+        left_out=frozenset(settings.engines) | frozenset(of.disabled),
+        github=settings.github,
+        python=of.python,
+        uv=of.uv,
+        user=settings.engine_user,
+        packages=of.packages,
+        import_from=installed.import_from(),
+    )
+
+
+def have(facts: NodeFacts) -> frozenset[str]:
+    """Engines that this node has without an installation: the wheel computes on CPUs alone, so it is enough where
+    there is nothing else to compute on."""
+    here = installed.wheel(facts.vector_extensions, facts.arch)
+    return frozenset({"llamacpp"} if here is not None and here.problem is None and not facts.gpus else ())
 
 
 def _weights(home: Home, settings: Settings | None) -> Weights:
@@ -56,25 +72,43 @@ def _weights(home: Home, settings: Settings | None) -> Weights:
     return Weights(settings.weights or home.weights, hub=settings.hub, token=settings.hub_token)
 
 
-def _engines(settings: Settings | None) -> tuple[EngineFacts, ...]:
-    cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
-    configured = settings.engines if settings is not None else {}
-    return installed.engines(configured, proc.vector_extensions(cpuinfo), os.uname().machine)
+class EnginesHere:
+    """This machine's engines. What agent.yaml names and the wheel are looked for until something is found: whoever
+    changes one restarts the agent. What is installed is read anew each time."""
+
+    def __init__(self, home: Home, settings: Settings | None) -> None:
+        self._root = home.engines
+        self._settings = settings
+        self._found: tuple[tuple[EngineFacts, ...], EngineFacts | None] = ((), None)
+
+    def facts(self) -> tuple[EngineFacts, ...]:
+        disabled = self._settings.installs.disabled if self._settings is not None else ()
+        if self._found == ((), None):
+            cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
+            wheel = installed.wheel(proc.vector_extensions(cpuinfo), os.uname().machine)
+            self._found = (installed.named(self._settings.engines if self._settings is not None else {}), wheel)
+        named, wheel = self._found
+        kept = read_state(self._root)
+        if self._settings is not None and not self._settings.installs.on:
+            kept = tuple(e for e in kept if e.path is not None)  # nobody installs here: what was begun is not told
+        return installed.laid(named, wheel, disabled=disabled, kept=kept)
+
+    def path(self, name: str) -> str | None:
+        return next((e.path for e in self.facts() if e.name == name), None)
 
 
 class ThisMachine:
-    """`Surroundings` as they are. Engines are looked for until one is found: whoever changes one restarts the agent."""
+    """`Surroundings` as they are."""
 
     def __init__(self, home: Home, settings: Settings, cards: CardWatch | None = None) -> None:
         self._cards = cards or card_watch(settings)
         self._weights = settings.weights or home.weights
         self._settings = settings
-        self._found: tuple[EngineFacts, ...] | None = None
+        self._engines = EnginesHere(home, settings)
 
     def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
-        if not self._found:
-            self._found = _engines(self._settings)
-        return discovery.facts(self._settings, self._weights, address, self._found, own_ports, self._cards.cards())
+        engines = self._engines.facts()
+        return discovery.facts(self._settings, self._weights, address, engines, own_ports, self._cards.cards())
 
     def moving(self) -> discovery.Moving:
         return discovery.moving(self._weights, self._cards.figures(FIGURES_S))

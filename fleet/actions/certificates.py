@@ -108,6 +108,8 @@ def enrol_local(*, node_id: str, home: Path, server_url: str, actor: str) -> boo
     if path.exists():
         present = yaml.safe_load(path.read_text()) or {}
     document = {"address": "127.0.0.1", **present, **wanted, "tls": files}
+    # A cluster on one machine starts in seconds and fetches nothing by itself; the wheel serves. `true` changes that.
+    document["engines"] = {"install": False, **(present.get("engines") or {})}
     if document != present:
         pki.write(path, yaml.safe_dump(document, sort_keys=False), 0o600)
     return made

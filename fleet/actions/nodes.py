@@ -7,6 +7,8 @@ import re
 from django.db import transaction
 from django.db.models import F
 
+from agent.plans import INSTALLABLE, build_problem
+from agent.plans.outcome import AUTO, NONE
 from fleet import events, models, nudges
 from fleet.actions import certificates
 from fleet.core.replica import PLACED
@@ -44,10 +46,37 @@ def label(*, node_id: str, changes: dict[str, str | None], actor: str) -> dict[s
         node = _locked(node_id)
         kept = {k: v for k, v in node.labels.items() if changes.get(k, "") is not None}
         node.labels = {**kept, **{k: v for k, v in changes.items() if v is not None}}
-        node.save(update_fields=["labels"])
+        node.generation += 1  # its engines may be others now, and so it is told its settings again
+        node.save(update_fields=["labels", "generation"])
         audit.record(actor=actor, action="node.label", subject=node_id, **{"labels": node.labels})
         announce("fleet")
-        return dict(node.labels)
+    nudges.link([node_id])
+    return dict(node.labels)
+
+
+def engine_build(*, node_id: str, engine: str, build: str, actor: str) -> dict[str, str]:
+    """Chooses which build of an engine the node installs: `auto` (what its hardware runs), `none`, or one by name.
+    The node is told at once, and installs it while its engines serve. All that is chosen for it then."""
+    known = INSTALLABLE.get(engine)
+    if known is None:
+        names = ", ".join(INSTALLABLE)
+        raise Invalid("not_installable", f"nodes install {names}, and not {engine}: name it in the node's agent.yaml")
+    if build not in (AUTO, NONE, *known.builds):
+        raise Invalid.several((build_problem(engine, build),))
+    with transaction.atomic():
+        node = _locked(node_id)
+        chosen = {k: v for k, v in node.engine_builds.items() if k != engine}
+        if build != AUTO:
+            chosen[engine] = build
+        if chosen == node.engine_builds:
+            return chosen
+        node.engine_builds = chosen
+        node.generation += 1  # moves, so that the link looks at what it is told
+        node.save(update_fields=["engine_builds", "generation"])
+        audit.record(actor=actor, action="node.engine_build", subject=node_id, engine=engine, build=build)
+        announce("fleet")
+    nudges.link([node_id])
+    return chosen
 
 
 def settle(*, node_id: str, actor: str) -> int:

@@ -12,6 +12,7 @@ from fleet import models
 from fleet.bootstrap import store_id
 from fleet.core import agents
 from fleet.link.protocol import Peer
+from fleet.selectors.world import about
 from llmgw.cluster.actions import audit
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce
@@ -78,7 +79,8 @@ def admit(hello: Hello, peer: Peer, link: str) -> Admitted | Refused:
             audit.record(actor=f"node {hello.node_id}", action="node.join", subject=hello.node_id, serial=peer.serial)
         announce("fleet")
     version, document = cluster_settings.current()
-    return Admitted(store_id(), agents.told(core_settings.read(document), hello.node_id), version)
+    known = about([node])[node.node_id]
+    return Admitted(store_id(), agents.told(core_settings.read(document), hello.node_id, known), version)
 
 
 def _revoked(peer: Peer) -> Refused | None:

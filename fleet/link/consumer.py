@@ -165,6 +165,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     async def _report(self, session: Session, message: Report) -> None:
         await database_sync_to_async(observe.report)(node_id=session.node_id, message=message, store_id=self._store_id)
         session.reported = True
+        session.settings_version = -1  # what it tells of itself may change what it is to be told
         session.told = essence(message.shards, message.generation)
         self.sessions.look.set()
 

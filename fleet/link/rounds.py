@@ -26,6 +26,7 @@ from fleet.core import agents
 from fleet.link import orders
 from fleet.link.sessions import Session, Sessions
 from fleet.nudges import CHANNEL
+from fleet.selectors.world import about
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core import settings as core_settings
@@ -96,7 +97,8 @@ class Rounds:
                 await self._refuse(session, Refused("unknown_node", f"the node {session.node_id} was removed"))
             elif session.reported and session.sent != (where.term, where.generation, where.settled):
                 moved[session.node_id] = session
-        await self._tell_settings([s for s in held if s.settings_version != found.settings_version], found)
+        behind = [s for s in held if s.settings_version != found.settings_version or s.node_id in moved]
+        await self._tell_settings(behind, found)
         if moved:
             await self._send(moved)
 
@@ -151,9 +153,10 @@ class Rounds:
         if not behind:
             return
         settings = core_settings.read(found.settings)
+        known = await database_sync_to_async(_about)([s.node_id for s in behind])
 
         async def one(session: Session) -> None:
-            told = agents.told(settings, session.node_id)
+            told = agents.told(settings, session.node_id, known.get(session.node_id))
             if told == session.settings or await _sent(session, told):
                 session.settings, session.settings_version = told, found.settings_version
 
@@ -190,6 +193,10 @@ class Rounds:
         with contextlib.suppress(redis.exceptions.RedisError, OSError):
             await client.rpush(key, questions.encode(answer))
             await client.expire(key, 30)
+
+
+def _about(nodes: list[str]) -> dict[str, agents.About | None]:
+    return about(models.Node.objects.filter(node_id__in=nodes))
 
 
 async def _sent(session: Session, message: Message) -> bool:

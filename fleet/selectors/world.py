@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from agent.wire.facts import NodeFacts
 from agent.wire.shard import ShardState
 from catalog import selectors as catalog
 from fleet import models
+from fleet.core import agents
 from fleet.core import world as core
 from fleet.selectors import demand, kept
 from llmgw import keys, secrets
@@ -100,6 +102,17 @@ def facts_of(node: models.Node) -> NodeFacts:
 
 def labels_of(node: models.Node, facts: NodeFacts) -> dict[str, str]:
     return {**(facts.labels or {}), **(node.labels or {})}
+
+
+def about(nodes: Iterable[models.Node]) -> dict[str, agents.About | None]:
+    """By node id: what of it decides about its engines; None of one that has not told of itself."""
+    found: dict[str, agents.About | None] = {}
+    for node in nodes:
+        facts = facts_of(node)
+        classes = frozenset(g.gpu_class for g in facts.gpus or () if g.gpu_class)
+        heard = node.reported_at is not None
+        found[node.node_id] = agents.About(classes, labels_of(node, facts), node.engine_builds) if heard else None
+    return found
 
 
 def stamp(at: datetime | None) -> float | None:

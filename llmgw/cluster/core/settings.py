@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from agent.plans import INSTALLABLE, version_problem
 from agent.wire.reason import Reason
 from llmgw.price import Price
 from llmgw.zones import zone
@@ -28,6 +29,8 @@ Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Labels = Annotated[dict[str, Label], msgspec.Meta(max_length=64)]
 TagKey = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 Note = Annotated[str, msgspec.Meta(max_length=200)]
+Address = Annotated[str, msgspec.Meta(pattern=r"^(https?://\S+)?$")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -160,6 +163,37 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineVersions:
+    """What nodes install by themselves; empty: nothing, it is left to whoever runs the node (docs/engines-install.md).
+    llama.cpp everywhere, vLLM where a node's cards run it, SGLang only where it is named here."""
+
+    llamacpp: str = "b10991"
+    vllm: str = "0.30.0"
+    sglang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOverride:
+    """Other versions for some nodes: those that have a card of this class (`a10g`, `a10g-22g`), this id, and these
+    labels; what is not given is not asked."""
+
+    engines: dict[str, str]
+    gpu_class: str = ""
+    id: str = ""
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineSettings:
+    """Where nodes get engines instead of the internet: `mirror` the files, `index` Python packages (else the
+    mirror's), `sha256` what each file on the mirror must be, by its name."""
+
+    mirror: Address = ""
+    index: Address = ""
+    sha256: dict[str, Digest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
@@ -170,6 +204,10 @@ class ClusterSettings:
     keep: KeepSettings = field(default_factory=KeepSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    engines: EngineVersions = field(default_factory=EngineVersions)
+    engine_overrides: list[EngineOverride] = field(default_factory=list, metadata={"each": EngineOverride})
+    """Laid over `engines`, and over one another in their order."""
+    offline: OfflineSettings = field(default_factory=OfflineSettings)
     models: list[dict[str, Any]] = field(default_factory=list)
     """Declared models: definitions as in `model add -f`."""
     time_zone: str = ""
@@ -205,6 +243,7 @@ def read(document: dict[str, Any]) -> ClusterSettings:
         raise BadSettings(str(e).replace("`$.", "`").replace(" - at ", ", at ")) from None
     if found.time_zone and isinstance(bad := zone(found.time_zone), Reason):
         raise BadSettings(f"time_zone: {bad.sentence}")
+    _check_engines(found)
     slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
     if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:
         raise BadSettings(
@@ -249,6 +288,26 @@ def put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return changed
 
 
+def _check_engines(settings: ClusterSettings) -> None:
+    """Raises `BadSettings`."""
+    asked = [("engines", {f.name: getattr(settings.engines, f.name) for f in fields(EngineVersions)})]
+    for i, override in enumerate(settings.engine_overrides):
+        where = f"engine_overrides[{i}]"
+        asked.append((f"{where}.engines", override.engines))
+        if not (override.gpu_class or override.id or override.labels):
+            raise BadSettings(f"{where} picks no nodes: it needs gpu_class, id or labels (for all nodes set engines)")
+        if not override.engines:
+            raise BadSettings(f"{where} says no version: it needs engines, like {{vllm: '0.29.0'}}")
+    for where, versions in asked:
+        for engine, version in versions.items():
+            if engine not in INSTALLABLE:
+                known = ", ".join(INSTALLABLE)
+                raise BadSettings(f"{where}: nodes install {known}, and not {engine}")
+            bad = version_problem(engine, version)
+            if bad is not None:
+                raise BadSettings(f"{where}: {bad.sentence}")
+
+
 def _heartbeats(settings: ClusterSettings) -> Iterator[float | None]:
     yield settings.fleet.heartbeat_s
     yield settings.agents.default.heartbeat_s
@@ -264,6 +323,10 @@ def _unknown(document: dict[str, Any], cls: type, prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}"
             continue
         section, each = known[name].default_factory, known[name].metadata.get("each")
+        if each is not None and isinstance(value, list):
+            for i, entry in enumerate(value):
+                if isinstance(entry, dict):
+                    yield from _unknown(entry, each, f"{prefix}{name}[{i}].")
         if not isinstance(value, dict):
             continue
         if isinstance(section, type) and is_dataclass(section):
