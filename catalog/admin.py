@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from catalog.actions import models
-from catalog.models import Model, ModelName, ModelPrice
+from catalog.models import Model, ModelName, ModelPrice, Unwanted
 from llmgw.cluster.admin import ReadOnly, each
 
 
@@ -39,3 +39,9 @@ class ModelNameAdmin(ReadOnly):
 class ModelPriceAdmin(ReadOnly):
     list_display = ("model", "since", "figures", "actor", "note", "created_at")
     search_fields = ("model",)
+
+
+@admin.register(Unwanted)
+class UnwantedAdmin(ReadOnly):
+    list_display = ("source", "actor", "created_at")
+    search_fields = ("source",)

@@ -18,6 +18,10 @@ class Model(models.Model):
     origin = models.CharField(max_length=10, choices=Origin.choices, default=Origin.STORED)
     stopped = models.BooleanField(default=False)
     """Asked to rest: no replica is wanted until it is started again."""
+    rollout = models.JSONField(default=dict, blank=True)
+    """{"at": Unix seconds, "in_place": bool}: replicas from before then are replaced; {}: nobody asked."""
+    measured = models.JSONField(default=dict, blank=True)
+    """What a replica of each profile was measured to carry (`catalog.core.capacity` as builtins), by its name."""
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
 
@@ -38,6 +42,22 @@ class ModelName(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Unwanted(models.Model):
+    """Weights that nobody uses any more, of a model that was removed with its files: nodes delete their copies."""
+
+    source = models.CharField(max_length=500, unique=True)
+    actor = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["source"]
+        verbose_name = _("unwanted weights")
+        verbose_name_plural = _("unwanted weights")
+
+    def __str__(self) -> str:
+        return self.source
 
 
 class ModelPrice(models.Model):

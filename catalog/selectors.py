@@ -41,6 +41,11 @@ class Entry:
     changed_at: datetime | None = None
     prices: tuple[Dated, ...] = ()
     """Its own, by when they begin; without one in force the cluster's default holds."""
+    restarted_at: float | None = None
+    """Unix seconds: replicas from before then are replaced, if `in_place` each by one on what it held."""
+    in_place: bool = False
+    measured: dict[str, Any] = field(default_factory=dict)
+    """By profile: what a replica was measured to carry."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,13 +107,14 @@ def entries() -> list[Entry]:
     prices = pricing.histories(settings)
     found = [replace(e, prices=prices.get(fold(e.name), ())) for e in _stored_entries(rows)]
     taken = {fold(n): e.name for e in found for n in e.names}
-    stopped = {fold(row.name) for row in rows if row.origin == DECLARED and row.stopped}
+    kept = {fold(row.name): row for row in rows if row.origin == DECLARED}
     for raw in settings.models:
         entry = declared(raw, taken)
         if entry.definition is not None:
             taken |= {fold(n): entry.name for n in entry.names}
             entry = replace(entry, prices=pricing.declared(entry.definition, settings))
-        found.append(replace(entry, stopped=fold(entry.name) in stopped))
+        row = kept.get(fold(entry.name))
+        found.append(entry if row is None else replace(entry, stopped=row.stopped, **_asked_of(row)))
     return sorted(found, key=lambda e: e.name)
 
 
@@ -236,7 +242,17 @@ def _stored(row: Model) -> Entry:
     except msgspec.ValidationError as e:
         problem = Reason("bad_definition", f"model {row.name} was stored by another version and cannot be read: {e}")
         return Entry(row.name, STORED, None, row.stopped, (problem,), row.created_at, row.changed_at)
-    return Entry(row.name, STORED, definition, row.stopped, (), row.created_at, row.changed_at)
+    found = Entry(row.name, STORED, definition, row.stopped, (), row.created_at, row.changed_at)
+    return replace(found, **_asked_of(row))
+
+
+def _asked_of(row: Model) -> dict[str, Any]:
+    rollout = row.rollout or {}
+    return {
+        "restarted_at": rollout.get("at"),
+        "in_place": bool(rollout.get("in_place")),
+        "measured": row.measured or {},
+    }
 
 
 def _outside(found: Iterable[Entry]) -> dict[str, tuple[OutsideKey, ...]]:

@@ -1,19 +1,23 @@
-"""`/api/v1/system`: the whole system stopped and started."""
+"""`/api/v1/system`: the whole system stopped and started; `/api/v1/models/…`: what is asked of a served model."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from catalog.actions import life
 from fleet import selectors
+from fleet.actions import rollout
 from llmgw.cluster.actions import serving
 from tenancy.api.auth import actor_of
+
+_NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the model, by name or alias")
 
 
 class SystemShown(serializers.Serializer[Any]):
@@ -44,9 +48,7 @@ class System(GenericViewSet[Any]):
     @extend_schema(request=StopAsked, responses=SystemShown)
     @action(detail=False, methods=["post"])
     def stop(self, request: Request) -> Response:
-        asked = StopAsked(data=request.data)
-        asked.is_valid(raise_exception=True)
-        serving.stop(actor=actor_of(request), **asked.validated_data)
+        serving.stop(actor=actor_of(request), **_read(StopAsked, request))
         return self.list(request)
 
     @extend_schema(request=None, responses=SystemShown)
@@ -56,4 +58,59 @@ class System(GenericViewSet[Any]):
         return self.list(request)
 
 
-routes = [("system", System, "system")]
+class ScaleAsked(serializers.Serializer[Any]):
+    min = serializers.IntegerField(required=False, min_value=0, help_text="absent: as it is")
+    max = serializers.IntegerField(required=False, min_value=0)
+
+
+class ScaledShown(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    min = serializers.IntegerField()
+    max = serializers.IntegerField()
+    started = serializers.BooleanField(help_text="it was stopped, and runs again")
+    dropped = serializers.ListField(child=serializers.CharField(), help_text="of its scaling, what means nothing now")
+
+
+class RestartAsked(serializers.Serializer[Any]):
+    in_place = serializers.BooleanField(default=False, help_text="stop each first, also where there is room beside")
+
+
+class BegunShown(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    replicas = serializers.IntegerField(help_text="that are replaced")
+    in_place = serializers.BooleanField()
+    sentence = serializers.CharField()
+
+
+class ServedModels(GenericViewSet[Any]):
+    """Changes of a model while it is served. Its definition's other parts: PUT."""
+
+    serializer_class = ScaledShown
+    pagination_class = None
+    lookup_field = "name"
+    lookup_value_regex = "[^/]+"
+
+    @extend_schema(parameters=[_NAME], request=ScaleAsked, responses=ScaledShown)
+    @action(detail=True, methods=["post"])
+    def scale(self, request: Request, name: str) -> Response:
+        """How many replicas; a stopped model starts."""
+        asked = _read(ScaleAsked, request)
+        done = life.scale(name=name, actor=actor_of(request), least=asked.get("min"), most=asked.get("max"))
+        return Response(ScaledShown(done).data)
+
+    @extend_schema(parameters=[_NAME], request=RestartAsked, responses=BegunShown)
+    @action(detail=True, methods=["post"])
+    def restart(self, request: Request, name: str) -> Response:
+        """Its replicas are replaced, one at a time; 409 where no new one fits, not even in place."""
+        done = rollout.restart(name=name, actor=actor_of(request), **_read(RestartAsked, request))
+        return Response(BegunShown(done).data)
+
+
+def _read(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    asked = kind(data=request.data)
+    asked.is_valid(raise_exception=True)
+    found: dict[str, Any] = asked.validated_data
+    return found
+
+
+routes = [("system", System, "system"), ("models", ServedModels, "served-model")]

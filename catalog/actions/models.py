@@ -57,11 +57,11 @@ def remove(*, name: str, actor: str, force: bool = False) -> str:
     """A stored model leaves the catalog, its weights stay; the name that it had. A declared one is taken out of
     the settings. One that others fall back to only by `force`: they then go on without it."""
     found = selectors.entry(name)
-    _refuse_declared(found, "removed")
+    refuse_declared(found, "removed")
     if not force:
         _refuse_needed(found, found.names, f"llmgw model remove {found.name} --force")
     with transaction.atomic():
-        row = _locked(found.name)
+        row = locked(found.name)
         row.delete()
         audit.record(actor=actor, action="model.remove", subject=row.name)
         announce("catalog")
@@ -112,7 +112,7 @@ def _add(definition: Definition, actor: str) -> Done:
         changed = _changed(there, definition)
         if not changed:
             return Done(there.name, "unchanged")
-        _refuse_declared(there, "changed")
+        refuse_declared(there, "changed")
         what = ", ".join(changed) if there.definition else "everything"
         raise Conflict(
             "model_exists",
@@ -121,7 +121,7 @@ def _add(definition: Definition, actor: str) -> Done:
         )
     _refuse_declared_names(definition, entries)
     Model.objects.filter(name=definition.name, origin=Model.Origin.DECLARED).delete()  # it was declared once
-    row = Model(name=definition.name, definition=_stored(definition))
+    row = Model(name=definition.name, definition=stored(definition))
     try:
         with transaction.atomic():
             row.save(force_insert=True)
@@ -136,7 +136,7 @@ def _add(definition: Definition, actor: str) -> Done:
 
 def _change(definition: Definition, actor: str) -> Done:
     there = selectors.entry(definition.name)
-    _refuse_declared(there, "changed")
+    refuse_declared(there, "changed")
     if fold(there.name) != fold(definition.name):
         raise NotFound(
             "no_such_model", f"{definition.name} is an alias of {there.name}: change that one", "llmgw model list"
@@ -147,8 +147,8 @@ def _change(definition: Definition, actor: str) -> Done:
     _refuse_declared_names(definition, selectors.entries())
     left = {fold(n) for n in (definition.name, *definition.aliases)}
     _refuse_needed(there, [n for n in there.names if fold(n) not in left], f"llmgw model show {there.name}")
-    row = _locked(there.name)
-    row.name, row.definition = definition.name, _stored(definition)
+    row = locked(there.name)
+    row.name, row.definition = definition.name, stored(definition)
     row.save()
     row.names.all().delete()
     _name(row, definition)
@@ -158,7 +158,7 @@ def _change(definition: Definition, actor: str) -> Done:
     return Done(row.name, "changed", changed)
 
 
-def _stored(definition: Definition) -> dict[str, Any]:
+def stored(definition: Definition) -> dict[str, Any]:
     """Prices are entries of their own: a definition that changes must not rewrite what was charged."""
     return core.to_builtins(replace(definition, prices=()))
 
@@ -210,13 +210,7 @@ def _refuse_needed(found: selectors.Entry, gone: Collection[str], command: str) 
 def _rest(name: str, stopped: bool, actor: str) -> str:
     found = selectors.entry(name)
     with transaction.atomic():
-        if found.origin == selectors.DECLARED:
-            # The settings hold its definition; the row only remembers that it was stopped.
-            row, _ = Model.objects.get_or_create(
-                name=found.name, defaults={"definition": {}, "origin": Model.Origin.DECLARED}
-            )
-        else:
-            row = _locked(found.name)
+        row = kept(found)
         if row.stopped != stopped:
             row.stopped = stopped
             row.save(update_fields=["stopped", "changed_at"])
@@ -225,17 +219,26 @@ def _rest(name: str, stopped: bool, actor: str) -> str:
     return found.name
 
 
-def _locked(name: str) -> Model:
+def kept(found: selectors.Entry) -> Model:
+    """The row that remembers what was asked of the model. Of a declared one the settings hold the definition."""
+    if found.origin != selectors.DECLARED:
+        return locked(found.name)
+    row, _ = Model.objects.select_for_update().get_or_create(
+        name=found.name, defaults={"definition": {}, "origin": Model.Origin.DECLARED}
+    )
+    return row
+
+
+def locked(name: str) -> Model:
     try:
         return Model.objects.select_for_update().get(name=name)
     except Model.DoesNotExist:
         raise NotFound("no_such_model", f"the model {name} was removed by somebody else just now") from None
 
 
-def _refuse_declared(found: selectors.Entry, done: str) -> None:
+def refuse_declared(found: selectors.Entry, done: str, command: str = "llmgw config get models") -> None:
+    """What the settings declare is read from them again and again: a change here would not last."""
     if found.origin == selectors.DECLARED:
         raise Conflict(
-            "declared_model",
-            f"the model {found.name} is declared in the settings, and is {done} there",
-            "llmgw config get models",
+            "declared_model", f"the model {found.name} is declared in the settings, and is {done} there", command
         )

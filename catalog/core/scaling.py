@@ -30,7 +30,7 @@ def read(fields: Fields) -> Scaling:
     weekly = scaling.flag("prewarm_weekly") or False
     schedule = tuple(_window(window, most) for window in scaling.tables("schedule"))
     scaling.done()
-    on_demand = least == 0 < most or any(w.min == 0 < (most if w.max is None else w.max) for w in schedule)
+    on_demand = loads_on_demand(Scaling(least, most, schedule=schedule))
     if idle_timeout_s and not on_demand:
         scaling.problem("idle_timeout is for a model that loads on demand (min: 0 and max: 1 or more)")
     if weekly and not on_demand:
@@ -54,6 +54,13 @@ def written(scaling: Scaling) -> dict[str, Any]:
     if scaling.schedule:
         shape["schedule"] = [_written_window(w) for w in scaling.schedule]
     return shape
+
+
+def loads_on_demand(scaling: Scaling) -> bool:
+    """At some hour, at least."""
+    bounds = [(scaling.min, scaling.max)]
+    bounds += [(w.min, scaling.max if w.max is None else w.max) for w in scaling.schedule]
+    return any(least == 0 < most for least, most in bounds)
 
 
 def clock(minute: int) -> str:

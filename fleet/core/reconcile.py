@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from agent.wire.reason import Reason
 from agent.wire.shard import ShardState
-from fleet.core import adoption, placement, room, scale, swap
+from fleet.core import adoption, placement, rolling, room, scale, swap
 from fleet.core.eviction import FREED, GETS, Held, Turns
 from fleet.core.plan import (
     STOPS,
@@ -174,6 +174,10 @@ class _Pass:
         for replica in [r for r in old if r.state is not _SERVING]:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
+        mine = [r for r in self.world.replicas if r.model == name]
+        if rolling.in_place(wanted, mine):
+            self._replace_in_place(wanted, mine, fresh, old, count - adopted)
+            return
         self._retire(old, fresh, count)
         self._start(wanted, fresh, old, count - len(fresh) - adopted)
 
@@ -233,6 +237,23 @@ class _Pass:
             return False, 0.0, name
         return True, swap.place(self.world.demand.get(name, Demand())), name
 
+    def _replace_in_place(
+        self,
+        wanted: WantedModel,
+        mine: list[ReplicaView],
+        fresh: list[ReplicaView],
+        old: list[ReplicaView],
+        count: int,
+    ) -> None:
+        """One goes, the next one comes where it was, and only when that serves another goes."""
+        if any(r.state in _LEAVING for r in mine):
+            return
+        if old and len(fresh) + len(old) >= count and rolling.serve(fresh):
+            last = min(old, key=self._worth)
+            self._end(last, self._why_old(last))
+            return
+        self._start(wanted, fresh, [], count - len(fresh) - len(old))
+
     def _defer(
         self, wanted: WantedModel, replica: ReplicaView | None, reason: Reason, ordinal: int, held: Held | None = None
     ) -> None:
@@ -290,7 +311,7 @@ class _Pass:
                 self.steps.append(Settle(node.id))
 
     def _fresh(self, wanted: WantedModel, replicas: list[ReplicaView]) -> list[ReplicaView]:
-        return [r for r in replicas if not self._stale(wanted, r) and not self._drained(r)]
+        return [r for r in replicas if not (self._stale(wanted, r) or self._drained(r) or rolling.due(wanted, r))]
 
     def _stale(self, wanted: WantedModel, replica: ReplicaView) -> bool:
         """Whether what was placed would be started otherwise today."""
@@ -303,7 +324,9 @@ class _Pass:
         if self._drained(replica):
             away = next(s.node for s in replica.shards if (n := self.nodes.get(s.node)) is not None and n.draining)
             return Reason("node_draining", f"{away} is being drained")
-        return Reason("stale", f"the definition of {replica.model} has changed")
+        if replica.stale or self._stale(self.models[replica.model], replica):
+            return Reason("stale", f"the definition of {replica.model} has changed")
+        return Reason("restart", f"{replica.model} is being restarted")
 
     def _worth(self, replica: ReplicaView) -> tuple[bool, int, float, str]:
         """The least worth first: not serving, on a crowded or cordoned node, young."""

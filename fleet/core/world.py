@@ -139,6 +139,10 @@ class WantedModel:
 
     definition: Definition
     stopped: bool = False
+    restarted_at: float | None = None
+    """Replicas from before then are replaced …"""
+    in_place: bool = False
+    """… each by one on what it held, instead of beside it."""
 
     @property
     def name(self) -> str:

@@ -66,7 +66,11 @@ def load_world(now: float) -> core.World:
 
 def load_wanted() -> tuple[core.WantedModel, ...]:
     """Every model that people asked for, stored or declared."""
-    return tuple(core.WantedModel(definition, stopped) for definition, stopped in catalog.wanted())
+    return tuple(
+        core.WantedModel(e.definition, e.stopped, e.restarted_at, e.in_place)
+        for e in catalog.entries()
+        if e.definition is not None
+    )
 
 
 def fleet_version() -> int:

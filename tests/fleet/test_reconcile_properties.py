@@ -18,7 +18,8 @@ from fleet.core.fabrics import ETHERNET_LABEL
 from fleet.core.plan import STOPS, Place, Want
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
-from fleet.core.world import NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
+from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
+from llmgw.cluster.core.settings import ServingSettings
 from tests.fleet.simulate import apply
 
 NOW = 1_000_000.0
@@ -127,8 +128,20 @@ def situations(draw: st.DrawFn) -> tuple[World, tuple[WantedModel, ...]]:
     )
     world = World(tuple(draw(nodes(n)) for n in names), rows, strays, synced=draw(st.sampled_from([True, True, False])))
     wanted = tuple(
-        WantedModel(draw(definitions(m)), stopped=draw(st.sampled_from([False, False, True])))
+        WantedModel(
+            draw(definitions(m)),
+            stopped=draw(st.sampled_from([False, False, True])),
+            restarted_at=draw(st.sampled_from([None, None, NOW - 3.5, NOW])),
+            in_place=draw(st.booleans()),
+        )
         for m in MODELS[: draw(st.integers(0, 3))]
+    )
+    asked = st.builds(Demand, waiting=st.integers(0, 2), last_asked=st.sampled_from([None, NOW - 5, NOW - 5000]))
+    world = replace(
+        world,
+        demand=draw(st.dictionaries(st.sampled_from(MODELS), asked)),
+        targets=draw(st.dictionaries(st.sampled_from(MODELS), st.integers(0, 4))),
+        serving=ServingSettings(stopped=not draw(st.integers(0, 9))),
     )
     return world, wanted
 

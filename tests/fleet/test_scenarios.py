@@ -4,6 +4,7 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   numa=0,0,1,1 switch taken=PORT]
                                   model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
                                   model M stopped | model M removed | load M REPLICAS
+                                  restart M [in-place]
                                   asked M [waiting=] [busy=] [refused] [nobody] | unheard | starts M SECONDS
                                   system stopped [note] | system started | at WEEKDAY HH:MM
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
@@ -138,6 +139,9 @@ class Stage:
                 self._stray(name, model, node, ShardState(state), "foreign" in rest)
             case ["load", name, count]:
                 self.world = replace(self.world, targets={**self.world.targets, name: int(count)})
+            case ["restart", name, *rest]:
+                self.now += 1
+                self.models[name] = replace(self.models[name], restarted_at=self.now, in_place="in-place" in rest)
             case ["asked", name, *rest]:
                 self._asked(name, rest)
             case ["unheard" | "heard" as word]:

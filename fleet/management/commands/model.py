@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from catalog import selectors
 from catalog.actions import models
 from catalog.core.definition import External
+from fleet.actions import rollout
 from llmgw.cluster.commands import NounCommand, actor, table
 from llmgw.cluster.errors import Invalid
 
@@ -25,6 +27,7 @@ class Command(NounCommand):
         "  llmgw model show qwen > qwen.yaml\n"
         "  llmgw model change -f qwen.yaml\n"
         "  llmgw model stop qwen\n"
+        "  llmgw model restart qwen\n"
         "  llmgw model remove qwen --yes"
     )
 
@@ -50,6 +53,11 @@ class Command(NounCommand):
             ("start", _start, "run it again, in as many replicas as its definition says"),
         ):
             self.verb(name, rest, help, show=_done).add_argument("name", help="the model, by name or alias")
+        again = self.verb(
+            "restart", _restart, "replace its replicas, each new one ready before the old one stops", show=_begun
+        )
+        again.add_argument("name", help="the model, by name or alias")
+        again.add_argument("--in-place", action="store_true", help="stop each first, also where there is room beside")
         remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
         remove.add_argument("name", help="the model, by name or alias")
         remove.add_argument("--yes", action="store_true", help="do not ask")
@@ -104,6 +112,14 @@ def _stop(name: str) -> list[dict[str, Any]]:
 
 def _start(name: str) -> list[dict[str, Any]]:
     return [{"name": models.start(name=name, actor=actor()), "did": "started"}]
+
+
+def _restart(name: str, in_place: bool) -> dict[str, Any]:
+    return asdict(rollout.restart(name=name, actor=actor(), in_place=in_place))
+
+
+def _begun(found: dict[str, Any]) -> None:
+    print(f"{found['name']}: {found['sentence']}")
 
 
 def _remove(name: str, yes: bool, force: bool) -> list[dict[str, Any]]:
