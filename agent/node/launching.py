@@ -13,12 +13,13 @@ from pathlib import Path
 from agent.core import environment, gang
 from agent.core.last_words import Exit
 from agent.engine import Engine, Paths, Rendezvous
-from agent.node import gguf_file, launchers, reach, shardfile
+from agent.node import gguf_file, interfaces, launchers, model_files, reach, shardfile
 from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
 from agent.node.shardfile import ShardFile
 from agent.node.weights import Progress, WeightsError
 from agent.wire.facts import INSTANCES, NodeFacts, device_name
+from agent.wire.reason import Reason
 from agent.wire.shard import ShardSpec
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -47,8 +48,12 @@ def refuse(engine: Engine | None, spec: ShardSpec) -> None:
     if spec.world_size > 1 and not engine.capabilities.multi_node:
         raise CannotStart(f"{engine.name} runs on one node, and a shard of {spec.world_size} was asked for")
     here = None if spec.gang is None else NodeFacts(address=spec.gang.addresses[spec.rank])
-    # A variable that is not passed on is dropped at launch; an argument cannot be left out without changing the rest.
-    refused = [p for p in engine.problems(spec.profile, here) if p.code != "environment_refused"]
+    _refuse(engine.problems(spec.profile, here))
+
+
+def _refuse(problems: tuple[Reason, ...]) -> None:
+    """A variable is dropped at launch; an argument cannot be left out without changing what the rest means."""
+    refused = [p for p in problems if p.code != "environment_refused"]
     if refused:
         raise CannotStart("; ".join(p.sentence for p in refused))
 
@@ -63,6 +68,9 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
         found = await asyncio.to_thread(gguf_file.problem, weights)
         if found is not None:
             raise CannotStart(found.sentence)
+    known = await asyncio.to_thread(model_files.facts, weights)
+    if known is not None:
+        _refuse(engine.problems(spec.profile, None, known))
     executable = await asyncio.to_thread(ctx.engine_path, spec.profile.engine)
     if executable is None:
         raise CannotStart(f"{engine.name} is not installed on this node")
@@ -95,7 +103,8 @@ async def prepare(ctx: Context, engine: Engine, spec: ShardSpec, host: str, prog
         taken = ctx.host.port_problem(host, spec.gang.port)
         if taken is not None:
             raise CannotStart(f"the port {spec.gang.port} where the ranks meet cannot be taken on {host}: {taken}")
-    return Paths(weights=str(weights), engine=executable, scratch=str(scratch))
+    interface = None if spec.gang is None else interfaces.holding(spec.gang.addresses[spec.rank])
+    return Paths(weights=str(weights), engine=executable, scratch=str(scratch), interface=interface)
 
 
 async def start(

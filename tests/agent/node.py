@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent.engine import Capabilities, Command, Engine, MetricNames, Paths, Probes
+from agent.engine import Capabilities, Command, Engine, MetricNames, ModelFacts, Paths, Probes
 from agent.engines import ENGINES
 from agent.node.context import Context
 from agent.node.home import open_home
@@ -56,8 +56,13 @@ class Scripted:
         default_factory=lambda: Capabilities(True, False, False, False, False, False, "a stand-in")
     )
 
-    def problems(self, profile: Profile, facts: NodeFacts | None) -> tuple[Reason, ...]:
+    def problems(
+        self, profile: Profile, facts: NodeFacts | None, model: ModelFacts | None = None
+    ) -> tuple[Reason, ...]:
         return ()
+
+    def on_cards(self, profile: Profile, gpus: int) -> Profile:
+        return replace(profile, gpus=gpus)
 
     def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:
         scripts = [s for s in (self.sidecar, self.script) if s is not None]

@@ -7,10 +7,10 @@ import logging
 import os
 import secrets
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent.engine import Capabilities, Command, MetricNames, Paths, Probes
+from agent.engine import Capabilities, Command, MetricNames, ModelFacts, Paths, Probes
 from agent.node.agent import Agent, Identity
 from agent.node.context import Context
 from agent.node.home import only_agent, open_home
@@ -36,8 +36,13 @@ class Ganged:
         default_factory=lambda: Capabilities(True, False, True, True, False, False, "a stand-in")
     )
 
-    def problems(self, profile: Profile, facts: NodeFacts | None) -> tuple[Reason, ...]:
+    def problems(
+        self, profile: Profile, facts: NodeFacts | None, model: ModelFacts | None = None
+    ) -> tuple[Reason, ...]:
         return ()
+
+    def on_cards(self, profile: Profile, gpus: int) -> Profile:
+        return replace(profile, gpus=gpus)
 
     def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:
         assert shard.gang is not None
