@@ -68,6 +68,17 @@ def read(text: str, hub: str = HUB) -> LocalFile | Starter | Download:
     )
 
 
+def may_hold_secret(text: str) -> bool:
+    """An address with a name and password, or with a query, as signed ones have."""
+    if not text.startswith(("http:", "https:")):
+        return False
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return True
+    return bool(parts.query or parts.username or parts.password)
+
+
 def _address(text: str) -> Download:
     try:
         parts = urlsplit(text)

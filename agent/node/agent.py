@@ -351,9 +351,11 @@ class Agent:
     def _latest_facts(self) -> NodeFacts:
         ports = [h.port for h in self.supervisor.held() if h.lives]
         found = self._surroundings.facts(self._address, ports)
-        return (
-            replace(found, labels={**(found.labels or {}), **self._options.labels}) if self._options.labels else found
-        )
+        if self._options.labels:
+            found = replace(found, labels={**(found.labels or {}), **self._options.labels})
+        if found.weights is not None:
+            found = replace(found, weights=tuple(sorted({*found.weights, *self.supervisor.loaded()})))
+        return found
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""

@@ -15,7 +15,7 @@ from agent.core import proc
 from agent.node import rdma, surroundings
 from agent.node.nvml import Cards
 from agent.node.settings import Settings
-from agent.wire.facts import EngineFacts, GpuFigures, NodeFacts
+from agent.wire.facts import EngineFacts, FabricFacts, GpuFigures, NodeFacts
 
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "fuse.glusterfs", "beegfs", "gpfs", "9p"}
 
@@ -52,6 +52,7 @@ def facts(
     engines: Iterable[EngineFacts],
     own_ports: Collection[int] = (),
     cards: Cards = _NO_CARDS,
+    whole: tuple[str, ...] | None = None,
 ) -> NodeFacts:
     """Everything; takes a few milliseconds."""
     cpuinfo = _text("/proc/cpuinfo")
@@ -78,6 +79,8 @@ def facts(
         rdma_ports=rdma.ports(),
         imex=surroundings.imex_ready(),
         engines=tuple(engines),
+        fabrics=tuple(FabricFacts(name, adapters) for name, adapters in settings.fabrics.items()),
+        weights=whole,
     )
 
 

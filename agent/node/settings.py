@@ -12,6 +12,7 @@ engines:                    # those that are named are used, and none of our own
   disabled: [vllm]          # kept off this node, whatever the control plane says
   install: false            # nothing is installed here at all
 discovery: {nvidia_smi: /opt/nvidia/bin/nvidia-smi}   # where it is not on PATH
+fabrics: {ib-a: [mlx5_0, mlx5_1]}   # which adapters are on which fabric, where the subnet manager cannot tell
 discovery: {dcgm_exporter: "off"}   # an address, or off; else http://127.0.0.1:9400/metrics is tried
 """
 
@@ -31,6 +32,8 @@ from agent.core.source import GITHUB, HUB
 from agent.wire.reason import Reason
 
 OFF = "off"
+_FABRIC = re.compile(r"[A-Za-z0-9._-]{1,60}")
+_ADAPTER = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")
 _NODE_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,118}[A-Za-z0-9])?")
 
 
@@ -72,6 +75,8 @@ class Settings:
     """Whose API is asked about releases."""
     discovery: dict[str, str] = field(default_factory=dict)
     """`nvidia_smi`: the executable. `dcgm_exporter`: an address, or `off`."""
+    fabrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Fabric → the adapters on it (`mlx5_0`, or `mlx5_0:1` for one port)."""
     weights: Path | None = None
     """The folder for fetched weights; None: in the home."""
     hub: str = HUB
@@ -118,6 +123,7 @@ def _parse(found: dict[Any, Any], folder: Path, environ: Mapping[str, str]) -> S
         "engines": take("engines", _named_engines, {}),
         "github": take("github", _text, GITHUB),
         "discovery": take("discovery", _discovery, {}),
+        "fabrics": take("fabrics", _fabrics, {}),
         "weights": take("weights", lambda v: folder / _text(v)),
         "hub": take("hub", _text, environ.get("HF_ENDPOINT") or HUB),
         "hub_token": environ.get("HF_TOKEN"),
@@ -186,6 +192,24 @@ def _discovery(value: Any) -> dict[str, str]:
     if exporter != OFF and urlsplit(exporter).scheme not in ("http", "https"):
         raise ValueError(f"has a dcgm_exporter that is neither an http address nor off: {exporter!r}")
     return names
+
+
+def _fabrics(value: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must hold fabrics and their adapters ({{ib-a: [mlx5_0, mlx5_1]}}), and is {value!r}")
+    found: dict[str, tuple[str, ...]] = {}
+    at: dict[str, str] = {}
+    for name, adapters in value.items():
+        listed = [adapters] if isinstance(adapters, str) else adapters
+        if not _FABRIC.fullmatch(str(name)):
+            raise ValueError(f"has {name!r}, and a fabric's name is letters, digits, '.', '_' and '-' (at most 60)")
+        if not isinstance(listed, list) or not all(isinstance(a, str) and _ADAPTER.fullmatch(a) for a in listed):
+            raise ValueError(f"has {adapters!r} on {name}, where adapters are wanted: mlx5_0, or mlx5_0:1 for one port")
+        for adapter in listed:
+            if at.setdefault(adapter, str(name)) != str(name):
+                raise ValueError(f"puts {adapter} on {at[adapter]} and on {name}: a port is on one fabric")
+        found[str(name)] = tuple(dict.fromkeys(listed))
+    return found
 
 
 def _node_id(value: Any) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.core.converge import Forget, Held, Own, Start, Stop, step
+from agent.core.source import may_hold_secret
 from agent.node import logs, shardfile
 from agent.node.context import Context
 from agent.node.ending import end
@@ -43,6 +44,11 @@ class Supervisor:
 
     def observed(self) -> tuple[ShardObserved, ...]:
         return tuple(run.observed() for run in self._runs.values())
+
+    def loaded(self) -> frozenset[str]:
+        """Sources that engines here run: their weights lie here, also those that were never fetched."""
+        urls = (run.record.spec.source.url for run in tuple(self._runs.values()) if run.leaders())
+        return frozenset(url for url in urls if not may_hold_secret(url))
 
     def log_of(self, shard_id: str) -> tuple[Path, str] | None:
         """Its log and the key that must not be shown of it."""

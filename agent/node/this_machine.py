@@ -102,13 +102,13 @@ class ThisMachine:
 
     def __init__(self, home: Home, settings: Settings, cards: CardWatch | None = None) -> None:
         self._cards = cards or card_watch(settings)
-        self._weights = settings.weights or home.weights
+        self._kept = _weights(home, settings)
         self._settings = settings
         self._engines = EnginesHere(home, settings)
 
     def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
-        engines = self._engines.facts()
-        return discovery.facts(self._settings, self._weights, address, engines, own_ports, self._cards.cards())
+        engines, cards, whole = self._engines.facts(), self._cards.cards(), self._kept.whole()
+        return discovery.facts(self._settings, self._kept.folder, address, engines, own_ports, cards, whole)
 
     def moving(self) -> discovery.Moving:
-        return discovery.moving(self._weights, self._cards.figures(FIGURES_S))
+        return discovery.moving(self._kept.folder, self._cards.figures(FIGURES_S))

@@ -14,16 +14,16 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agent import starter
-from agent.core.source import HUB, BadSource, Download, LocalFile, Starter, read
+from agent.core.source import HUB, BadSource, Download, LocalFile, Starter, may_hold_secret, read
 from agent.wire.shard import Source
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Known:
     url: str
     sha256: str
     size: int
+    sources: tuple[str, ...] = ()
+    """As definitions named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,20 @@ class Weights:
 
     def listed(self) -> list[dict[str, Any]]:
         """What was fetched to this node, for a question of the control plane."""
-        found: list[dict[str, Any]] = []
+        return [
+            {"url": k.url.split("?", 1)[0], "path": str(file), "size_bytes": k.size, "sha256": k.sha256}
+            for file, k in self._known()
+        ]
+
+    def whole(self) -> tuple[str, ...]:
+        """Sources, as definitions name them, whose weights lie whole on this node. An address that may hold a secret
+        is not told: whoever sees a node's facts would see it."""
+        found = {f"starter:{name}" for name in starter.SHA256}
+        for _, known in self._known():
+            found.update(s for s in known.sources if not may_hold_secret(s))
+        return tuple(sorted(found))
+
+    def _known(self) -> Iterator[tuple[Path, Known]]:
         for path in sorted(self.folder.glob("*/*.json")):
             try:
                 known = msgspec.json.decode(path.read_bytes(), type=Known)
@@ -91,9 +106,12 @@ class Weights:
                 continue
             file = path.with_suffix("")
             if file.exists():
-                shown = known.url.split("?", 1)[0]
-                found.append({"url": shown, "path": str(file), "size_bytes": known.size, "sha256": known.sha256})
-        return found
+                yield file, known
+
+    def _named(self, note: Path, known: Known, source: str) -> None:
+        """Another definition may name the same file otherwise; notes of older agents name none."""
+        if source not in known.sources:
+            note.write_bytes(msgspec.json.encode(replace(known, sources=(*known.sources, source))))
 
     async def _local(self, path: Path, source: Source) -> Path:
         if not path.exists():
@@ -135,6 +153,7 @@ class Weights:
         if file.exists() and note.exists():
             known = msgspec.json.decode(note.read_bytes(), type=Known)
             if (source.sha256 is None or source.sha256.lower() == known.sha256) and file.stat().st_size == known.size:
+                self._named(note, known, source.url)
                 return file
         part = file.with_name(f"{file.name}.part")
         problem = "it was not tried"
@@ -154,7 +173,7 @@ class Weights:
                 raise WeightsError(f"{wanted.shown} has the SHA-256 {digest}, where {expected} was wanted")
             size = part.stat().st_size
             part.chmod(0o644)  # an engine's own user reads it
-            note.write_bytes(msgspec.json.encode(Known(wanted.url, digest, size)))
+            note.write_bytes(msgspec.json.encode(Known(wanted.url, digest, size, (source.url,))))
             part.replace(file)
             return file
         raise WeightsError(f"{wanted.shown} could not be fetched in {_TRIES} tries: {problem}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.doctor import Level, Seen, findings
-from agent.wire.facts import DomainFacts, GpuFacts, NodeFacts, PcieFacts, PortFacts
+from agent.wire.facts import DomainFacts, FabricFacts, GpuFacts, NodeFacts, PcieFacts, PortFacts
 
 GPU = GpuFacts(
     0, "GPU-1", "NVIDIA H100 80GB HBM3", "h100-80g", 80 * 2**30, bus_id="0000:18:00.0",
@@ -55,6 +55,18 @@ CASES: list[tuple[str, Seen, str, str]] = [
     ("no_imex", seen(JOINED), "nvidia-imex does not run", "systemctl"),
     ("no_imex", seen(JOINED, imex="stopped"), "nvidia-imex does not run", "systemctl"),
     ("no_imex_channel", seen(JOINED, imex="570.86.15", imex_channels=False), "no IMEX channel", "modprobe"),
+    (
+        "fabric_without_adapter",
+        replace(WELL, facts=replace(WELL.facts, fabrics=(FabricFacts("ib-a", ("mlx5_0", "mlx5_9:1")),))),
+        "puts mlx5_9:1 on the fabric ib-a",
+        "it has mlx5_0, mlx5_2",
+    ),
+    (
+        "fabric_of_two_kinds",
+        replace(WELL, facts=replace(WELL.facts, fabrics=(FabricFacts("ib-a", ("mlx5_0:1", "mlx5_2")),))),
+        "the fabric ib-a has InfiniBand and RoCE",
+        "",
+    ),
     ("port_down", seen(port=replace(IB, active=False)), "mlx5_0 port 1 is not active", "subnet manager"),
     ("no_subnet_manager", seen(port=replace(IB, subnet_manager_lid=0)), "knows no subnet manager", ""),
     ("no_routed_gid", seen(port=replace(ROCE, gid_index=None)), "give ens1 an IP address", ""),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agent.core import rdma
 from agent.core.doctor.finding import Finding, Seen, ok, problem, warning
-from agent.wire.facts import PortFacts
+from agent.wire.facts import NodeFacts, PortFacts
 
 _CHECK = "rdma"
 _PEER = ("nvidia_peermem", "nv_peer_mem")
@@ -15,6 +15,7 @@ _LEAST_PINNED = 2**30
 
 def findings(seen: Seen) -> Iterator[Finding]:
     ports = seen.facts.rdma_ports
+    yield from _named(seen.facts)
     if not ports:
         return
     for port in ports:
@@ -35,6 +36,26 @@ def findings(seen: Seen) -> Iterator[Finding]:
             f"engines may pin {seen.memlock_bytes // 1024} KiB of memory (memlock), which RDMA cannot do with",
             "LimitMEMLOCK=infinity in the agent's unit",
         )
+
+
+def _named(facts: NodeFacts) -> Iterator[Finding]:
+    """What agent.yaml says of fabrics, against what is there."""
+    ports = facts.rdma_ports or ()
+    there = {name for port in ports for name in (port.adapter, f"{port.adapter}:{port.port}")}
+    for fabric in facts.fabrics or ():
+        missing = [a for a in fabric.adapters if a not in there]
+        if missing:
+            has = ", ".join(sorted({p.adapter for p in ports})) or "none"
+            said = (
+                f"agent.yaml puts {', '.join(missing)} on the fabric {fabric.name}, and this node has no such adapter"
+            )
+            yield problem(_CHECK, "fabric_without_adapter", f"{said}: it has {has}")
+        kinds = {p.kind for p in ports if p.kind and {p.adapter, f"{p.adapter}:{p.port}"} & set(fabric.adapters)}
+        if len(kinds) > 1:
+            said = (
+                f"the fabric {fabric.name} has InfiniBand and RoCE ports in agent.yaml, which cannot reach one another"
+            )
+            yield problem(_CHECK, "fabric_of_two_kinds", said)
 
 
 def _port(port: PortFacts) -> Iterator[Finding]:
