@@ -22,7 +22,7 @@ from prometheus_client import exposition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from llmgw import machine, metrics
+from llmgw import machine, metrics, node_figures
 
 log = logging.getLogger(__name__)
 DEAD_S = 15.0
@@ -56,6 +56,15 @@ class Figures:
                 log.debug("Redis cannot be reached: %s", e)
                 self._reached_at = None
                 return None
+
+    def nodes(self, wall: float) -> metrics.State | None:
+        """What nodes told of themselves; None while Redis is away."""
+        try:
+            raw: dict[bytes, bytes] = self._client.hgetall(node_figures.KEY)  # type: ignore[assignment]
+        except (redis.RedisError, OSError) as e:
+            log.debug("Redis cannot be reached: %s", e)
+            return None
+        return node_figures.gauges(node_figures.read(raw, wall))
 
     def _read(self, now: float) -> tuple[metrics.State, dict[str, int]]:
         own = (metrics.DEAD.encode(), metrics.FLEET.encode())
@@ -124,6 +133,9 @@ class Exposition(Collector):
             running.add_metric([component], count)
         yield running
         yield from _families(merged)
+        of_nodes = self._figures.nodes(time.time())
+        if of_nodes is not None:
+            yield from _families(of_nodes)
 
 
 def _families(state: metrics.State) -> Iterator[Metric]:

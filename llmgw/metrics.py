@@ -239,7 +239,57 @@ INGEST_BACKLOG = Metric(
     "llmgw_ingest_backlog_bytes", "gauge", "Bytes of the spools that are not shipped yet.", (), (), "fleet"
 )
 REPLICAS = Metric("llmgw_replicas", "gauge", "Replicas by model and state.", ("model", "state"), (), "fleet")
-NODES = Metric("llmgw_nodes", "gauge", "Nodes: connected, lost, cordoned.", ("state",), (), "fleet")
+NODES = Metric("llmgw_nodes", "gauge", "Nodes: connected, away, cordoned.", ("state",), (), "fleet")
+NODE_UP = Metric("llmgw_node_up", "gauge", "Whether a node's agent is connected.", ("node",), (), "fleet")
+
+
+def _of_nodes(prefix: str, labels: tuple[str, ...], told: dict[str, str]) -> tuple[Metric, ...]:
+    return tuple(Metric(f"{prefix}{name}", "gauge", says, labels, (), "link") for name, says in told.items())
+
+
+OF_NODES = (
+    *_of_nodes(
+        "llmgw_node_",
+        ("node",),
+        {
+            "cpus": "Processors that the agent may use.",
+            "load_1m": "Load average of the last minute.",
+            "memory_bytes": "Memory of the machine.",
+            "memory_free_bytes": "Memory that is available.",
+            "disk_bytes": "Size of the disk that holds the weights; absent where it is shared.",
+            "disk_free_bytes": "Free space on it.",
+        },
+    ),
+    *_of_nodes(
+        "llmgw_node_",
+        ("node", "adapter", "port"),
+        {"port_active": "Whether an RDMA port is active."},
+    ),
+    *_of_nodes(
+        "llmgw_node_",
+        ("node", "engine"),
+        {"engine_problem": "Whether an engine on the node cannot be used."},
+    ),
+    *_of_nodes(
+        "llmgw_gpu_",
+        ("node", "gpu", "gpu_class"),
+        {
+            "memory_bytes": "Memory of a card, or of a MIG instance.",
+            "memory_free_bytes": "Memory of it that nobody holds.",
+            "utilization_percent": "Share of time in which any kernel ran, however little of the chip it ran on.",
+            "sm_active_percent": "Multiprocessors with work, by the profiling counters.",
+            "sm_occupancy_percent": "Warps resident on them, of those that could be.",
+            "tensor_active_percent": "Tensor cores at work.",
+            "dram_active_percent": "Memory at work.",
+            "power_watts": "What a card draws.",
+            "power_limit_watts": "What it may draw.",
+            "temperature_celsius": "Temperature of a card, told of each of its instances too.",
+            "ecc_uncorrected": "Memory errors that ECC could not mend, since the driver was loaded.",
+            "nvlink_peers": "Cards that it reaches by NVLink; absent where that is unknown.",
+            "problem": "Whether nothing can be placed on it.",
+        },
+    ),
+)
 UP = Metric(
     "llmgw_up",
     "gauge",
@@ -297,7 +347,8 @@ ALL: tuple[Metric, ...] = (
     FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS,
     QUEUE_REFUSED, SATURATION, SLO, SLO_P99, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE, LEDGER_REFUSED,
     LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
-    SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, UP, REDIS_UP,
+    SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, NODE_UP,
+    *OF_NODES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
 PASSING = frozenset(m.name for m in ALL if m.passing)

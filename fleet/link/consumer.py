@@ -166,6 +166,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         await database_sync_to_async(observe.report)(node_id=session.node_id, message=message, store_id=self._store_id)
         session.reported = True
         session.settings_version = -1  # what it tells of itself may change what it is to be told
+        self.sessions.figures.report(session.node_id, message.facts)
         session.told = essence(message.shards, message.generation)
         self.sessions.look.set()
 
@@ -178,6 +179,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             disk_free_bytes=message.disk_free_bytes,
             load_1m=message.load_1m,
         )
+        self.sessions.figures.heartbeat(session.node_id, message)
         told = essence(message.shards, message.generation)
         if told == session.told or not session.reported:
             return

@@ -99,7 +99,12 @@ async def serve(machine: Machine) -> None:
     server = uvicorn.Server(config)
     beside = [
         asyncio.create_task(work)
-        for work in (rounds.run(), rounds.listen(machine.redis_url), _reload(tls, machine.pki_dir))
+        for work in (
+            rounds.run(),
+            rounds.listen(machine.redis_url),
+            sessions.figures.run(machine.redis_url),
+            _reload(tls, machine.pki_dir),
+        )
     ]
     metrics.push_from_thread("link", machine.redis_url)
     print(f"agent link on {host}:{port}", flush=True)

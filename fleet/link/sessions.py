@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from agent.wire.messages import Answer, Message, Refused, Settings
 from agent.wire.shard import ShardObserved
 from fleet.actions.observe import Beat
+from fleet.link.figures import Figures
 
 Send = Callable[[Message], Awaitable[None]]
 SILENCE_S = 6.0
@@ -43,6 +44,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_node: dict[str, Session] = {}
+        self.figures = Figures()
         self.beats: dict[str, Beat] = {}
         """Figures that are not yet in the rows."""
         self.gone: set[str] = set()
@@ -86,6 +88,7 @@ class Sessions:
         if self._by_node.get(session.node_id) is session:
             del self._by_node[session.node_id]
             self.gone.add(session.node_id)
+            self.figures.gone(session.node_id)
             self.look.set()
         for waiting in session.answers.values():
             waiting.cancel()

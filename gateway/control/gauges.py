@@ -19,6 +19,8 @@ def push(spool: Path) -> None:
     for model, state, count in Replica.objects.order_by().values_list("model", "state").annotate(n=Count("id")):
         figures.put(metrics.REPLICAS, count, (model, state))
     connected = dict(Node.objects.order_by().values_list("connected").annotate(n=Count("id")))
+    for node, up in Node.objects.order_by().values_list("node_id", "connected"):
+        figures.put(metrics.NODE_UP, float(up), (node,))
     figures.put(metrics.NODES, connected.get(True, 0), ("connected",))
     figures.put(metrics.NODES, connected.get(False, 0), ("away",))
     figures.put(metrics.NODES, Node.objects.filter(cordoned=True).count(), ("cordoned",))
