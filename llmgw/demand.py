@@ -29,8 +29,14 @@ class Asked(msgspec.Struct, array_like=True, frozen=True):
     """Since the last request; only of models that load on demand."""
 
 
-Word = dict[str, Asked]
-"""By model."""
+class Word(msgspec.Struct, frozen=True):
+    """One edge's."""
+
+    models: dict[str, Asked] = {}
+    leaving: dict[str, int] = {}
+    """Replica → requests in flight there, of those that the edge knows to take no more: at 0 its card is free for this
+    edge."""
+
 
 _decoder = msgspec.json.Decoder(Word)
 

@@ -85,7 +85,8 @@ class Turns:
             self.evicting = True
             self.promised[holder.id] = name, self.now + LEAVES_S
             return self._evict(name, holder)
-        free_at = max(turn.ends_at, self.now) + LEAVES_S if turn.ends_at is not None else None
+        known = turn.ends_at is not None and turn.exact
+        free_at = max(turn.ends_at or 0.0, self.now) + LEAVES_S if known else None
         self.promised[holder.id] = name, free_at
         return Held(holder.model, _waits(holder.model, "another is being stopped first" if due else turn.why), free_at)
 

@@ -15,22 +15,24 @@ from fleet.core.replica import State
 from fleet.core.world import Demand, ReplicaView, World
 from llmgw.cluster.core.settings import FleetSettings
 
-EVICTED, IDLE = "evicted", "not_asked"
-"""Codes of the reasons for which an on-demand replica goes."""
-LEAVES_S = 5.0
+EVICTED = "evicted"
+"""Code of the reason for which one replica goes so that another gets its card."""
+LEAVES_S = 3.0
 """From the decision to a free card, about: gateways send nothing more, and the engine ends."""
-_HEARD_S = 2.5
-"""After which what the gateways say of requests in flight is newer than the word to send no more."""
+_SOON_S = 30.0
+"""One in use may become idle any moment: when its turn is over at the latest is told only when that is near."""
 _MOST_S = 3600.0
 """Longer than an answer may take (`gateway.generation_timeout_s`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When a replica gives up its card: Unix seconds, None where nobody knows. `why` it is not sooner, or goes."""
+    """When a replica gives up its card at the latest: Unix seconds, None where nobody knows. `why` it is not sooner."""
 
     ends_at: float | None
     why: str
+    exact: bool = True
+    """It does not end sooner, unless somebody asks for it meanwhile."""
 
     @property
     def order(self) -> float:
@@ -67,22 +69,22 @@ def turn(
         return Turn(max(now, holder.since + start_s) + rests_s, "it has just been started")
     safe_until = holder.since + rests_s if holder.state is State.READY else holder.since
     turn_ends = next_since + settings.swap_max_wait_s
-    if used.in_flight or used.waiting:
+    busy = bool(used.in_flight or used.waiting)
+    if busy:
         ends, why = turn_ends, "it is in use"
     else:
         quiet_at = (used.last_asked if used.last_asked is not None else 0.0) + settings.swap_idle_s
         ends, why = min(quiet_at, turn_ends), "it was asked for a moment ago"
     if ends <= now < safe_until:
         why = "it was loaded a moment ago"
-    return Turn(max(ends, safe_until), why)
+    ends = max(ends, safe_until)
+    return Turn(ends, why, exact=not busy or ends - now <= _SOON_S)
 
 
 def drained(world: World, replica: ReplicaView, now: float) -> bool:
-    """Whether one that drains may be ended: its time is over, or it is known that nobody uses it. One that is evicted
-    finishes what it has begun: the other model waits for that."""
-    gone_s = now - replica.since
-    if not world.heard or replica.reason_code not in (EVICTED, IDLE):
-        return gone_s >= world.settings.drain_s
-    if not world.demand.get(replica.model, Demand()).in_flight:
-        return gone_s >= min(_HEARD_S, world.settings.drain_s)
-    return gone_s >= (_MOST_S if replica.reason_code == EVICTED else world.settings.drain_s)
+    """Whether one that drains may be ended: every gateway knows it, and has nothing in flight there; or its time is
+    over. One that is evicted finishes what it has begun: the other model waits for that."""
+    if replica.id in world.quiet:
+        return True
+    busy = replica.reason_code == EVICTED and world.demand.get(replica.model, Demand()).in_flight
+    return now - replica.since >= (_MOST_S if busy else world.settings.drain_s)

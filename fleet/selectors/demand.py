@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from statistics import median_high
 from typing import Any, cast
@@ -19,8 +20,17 @@ from llmgw import demand as words
 log = logging.getLogger(__name__)
 
 
-def read(now: float) -> tuple[dict[str, Demand], bool]:
-    """By model; and whether any gateway has been heard. When somebody last asked is kept without Redis too."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """See `fleet.core.world.World`."""
+
+    demand: dict[str, Demand]
+    heard: bool
+    quiet: frozenset[str]
+
+
+def read(now: float) -> Told:
+    """When somebody last asked is kept without Redis too."""
     told = _words()
     last = {model: at.timestamp() for model, at in models.LastAsked.objects.values_list("model", "at")}
     found = {model: Demand(last_asked=at) for model, at in last.items()}
@@ -32,7 +42,7 @@ def read(now: float) -> tuple[dict[str, Demand], bool]:
             waiting_since=now - said.unserved_s if said.unserved_s is not None else None,
             last_asked=max((at for at in (asked, last.get(model)) if at is not None), default=None),
         )
-    return found, bool(told)
+    return Told(found, bool(told), _quiet(told))
 
 
 def expected(now: float, zone: tzinfo) -> frozenset[str]:
@@ -68,9 +78,15 @@ def _words() -> list[words.Word]:
     return told
 
 
+def _quiet(told: list[words.Word]) -> frozenset[str]:
+    """Replicas that every edge knows to take no more, and that answer nobody's request."""
+    sets = [{replica for replica, in_flight in word.leaving.items() if not in_flight} for word in told]
+    return frozenset(set.intersection(*sets)) if sets else frozenset()
+
+
 def _together(told: list[words.Word]) -> dict[str, words.Asked]:
     found: dict[str, words.Asked] = {}
     for word in told:
-        for model, said in word.items():
+        for model, said in word.models.items():
             found[model] = words.add(found[model], said) if model in found else said
     return found

@@ -47,7 +47,7 @@ def load_world(now: float) -> core.World:
         now=now,
     )
     zone = cluster_settings.time_zone(settings)
-    asked, heard = demand.read(now)
+    told = demand.read(now)
     return core.World(
         tuple(views.values()),
         replicas,
@@ -55,8 +55,9 @@ def load_world(now: float) -> core.World:
         synced,
         fleet,
         serving=settings.serving,
-        demand=asked,
-        heard=heard,
+        demand=told.demand,
+        heard=told.heard,
+        quiet=told.quiet,
         expected=demand.expected(now, known(zone)),
         starts=demand.starts(),
         time_zone=zone,

@@ -36,7 +36,7 @@ from gateway.edge.shared import SharedAnswers
 from gateway.edge.snapshots import Snapshots
 from gateway.edge.spool import Spool
 from llmgw import metrics, secrets
-from llmgw.demand import EXPIRES_S
+from llmgw.demand import CHANNEL, EXPIRES_S
 from llmgw.fold import fold
 from llmgw.machine import Machine
 
@@ -161,6 +161,7 @@ class Edge:
         snapshot = self.snapshots.current
         if part == "endpoints":
             self.fleet.update(snapshot.endpoints)
+            self.demands.left()
         elif part == "catalog":
             names: dict[str, ModelEntry] = {}
             for entry in snapshot.catalog.models.values():
@@ -196,6 +197,8 @@ class Edge:
                 pipe.set(key, data)
                 pipe.set(live_figures.PREFIX + self.id, document, ex=live_figures.EXPIRES_S)
                 pipe.set(self.demands.key, self.demands.word(), ex=EXPIRES_S)
+                if self.demands.news():
+                    pipe.publish(CHANNEL, self.id)
                 pipe.hset(others.KEY, self.id, self.others.mine(self.doors.weights()))
                 pipe.hgetall(others.KEY)
                 words = (await pipe.execute())[-1]

@@ -45,6 +45,7 @@ class Demands:
         self._edge, self._redis = edge, client
         self._asked: dict[str, _Asked] = {}
         self._telling: asyncio.Task[None] | None = None
+        self._quiet: frozenset[str] = frozenset()
         self.key = demand.KEY + edge.id
 
     def comes(self, entry: ModelEntry) -> bool:
@@ -71,10 +72,20 @@ class Demands:
         if asked is not None:
             asked.until = max(asked.until, time.monotonic() + retry_after_s + HOLDS_S)
 
+    def left(self) -> None:
+        """Replicas have changed: where one takes no more, somebody may wait for its card."""
+        if self._leaving():
+            self._tell_now()
+
+    def news(self) -> bool:
+        """Whether a replica that takes no more has answered its last since this was asked before."""
+        before, self._quiet = self._quiet, frozenset(r for r, n in self._leaving().items() if not n)
+        return bool(self._quiet - before)
+
     def word(self) -> bytes:
         """What this edge says now."""
         now, edge = time.monotonic(), self._edge
-        word: demand.Word = {}
+        word: dict[str, demand.Asked] = {}
         for name in {*edge.live.models, *self._asked}:
             live, asked = edge.live.models.get(name), self._asked.get(name)
             waiting = edge.doors.waiting(name)
@@ -86,13 +97,16 @@ class Demands:
                 word[name] = demand.Asked(waiting, in_flight, _ago(now, since), _ago(now, at))
         for name in [n for n, asked in self._asked.items() if now - asked.at > FORGET_S]:
             del self._asked[name]
-        return demand.encode(word)
+        return demand.encode(demand.Word(word, self._leaving()))
 
     def _age(self, name: str, asked: _Asked, now: float, used: bool) -> None:
         if used:
             asked.at = now  # a long answer is in use to its end
         if self._runs(name) or (now > asked.until and not used):
             asked.since = None
+
+    def _leaving(self) -> dict[str, int]:
+        return {replica.name: replica.in_flight for replica in self._edge.fleet if replica.draining}
 
     def _runs(self, model: str) -> bool:
         return any(not replica.draining for replica in self._edge.fleet.of(model))

@@ -5,7 +5,7 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
                                   model M stopped | model M removed | load M REPLICAS
                                   restart M [in-place]
-                                  asked M [waiting=] [busy=] [refused] [nobody] | unheard | starts M SECONDS
+                                  asked M [waiting=] [busy=] [refused] [nobody] | unheard | quiet R | starts M SECONDS
                                   system stopped [note] | system started | at WEEKDAY HH:MM
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
@@ -146,6 +146,8 @@ class Stage:
                 self._asked(name, rest)
             case ["unheard" | "heard" as word]:
                 self.world = replace(self.world, heard=word == "heard")
+            case ["quiet", name]:
+                self.world = replace(self.world, quiet=self.world.quiet | {name})
             case ["starts", name, seconds]:
                 self.world = replace(self.world, starts={**self.world.starts, name: float(seconds)})
             case ["system", word, *note]:

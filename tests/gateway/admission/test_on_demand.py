@@ -44,8 +44,14 @@ def comes(edge: EdgeProcess, model: snapshot.ModelEntry, up: int) -> None:
 def told(edge: EdgeProcess, model: str) -> demand.Asked:
     with edge.client() as client:
         words = [client.get(key) for key in client.scan_iter(f"{demand.KEY}*")]
-    found = [demand.decode(w)[model] for w in words if w and model in demand.decode(w)]
+    found = [said for w in words if w and (said := demand.decode(w).models.get(model)) is not None]
     return found[0] if found else demand.Asked()
+
+
+def leaving(edge: EdgeProcess) -> dict[str, int]:
+    with edge.client() as client:
+        words = [demand.decode(w) for key in client.scan_iter(f"{demand.KEY}*") if (w := client.get(key))]
+    return {replica: count for word in words for replica, count in word.leaving.items()}
 
 
 async def test_those_who_wait_are_served_in_their_order(edge: EdgeProcess, http: httpx.AsyncClient) -> None:
@@ -207,7 +213,10 @@ async def test_a_replica_that_gives_up_its_card_lets_new_ones_wait(
         edge.publish(catalog=catalog(**{"d-gives": model}), endpoints=snapshot.Endpoints(endpoints=left))
         new = await http.post(CHAT, json=said("new", model="d-gives"), headers=auth("a"))
         assert (new.status_code, new.json()["error"]["code"]) == (503, "model_waiting")
+        if draining:
+            assert leaving(edge) == {here.replica: 1}, "the engine must not be ended yet"
         gate.let()
         assert (await begun).status_code == 200
         await until(lambda: told(edge, "d-gives").in_flight == 0, 3)
+        assert leaving(edge) == ({here.replica: 0} if draining else {})
     assert gate.seen == ["begun"]
