@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.core.doctor import Seen
@@ -14,32 +13,19 @@ from agent.node.settings import Settings
 from agent.wire.facts import NodeFacts
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """What a running agent learned on its link."""
-
-    skew_s: float | None = None
-    """The control plane's clock less this node's, at the last welcome."""
-    renewal_problem: str | None = None
-
-
-_NOTHING = Noted()
-
-
 def look(
     home: Home,
     settings: Settings,
     facts: NodeFacts,
     *,
-    noted: Noted = _NOTHING,
+    skew_s: float | None = None,
     unreachable: str | None = None,
     settings_problem: str | None = None,
 ) -> Seen:
     return Seen(
         facts=facts,
         certificate_left_s=_certificate_left_s(settings.tls.cert),
-        server_skew_s=noted.skew_s,
-        renewal_problem=noted.renewal_problem,
+        server_skew_s=skew_s,
         unreachable=unreachable,
         engine_user=settings.engine_user,
         engine_user_problems=_user_problems(home, settings, facts),

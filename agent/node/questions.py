@@ -34,13 +34,13 @@ class Questions:
         ctx: Context,
         supervisor: Supervisor,
         facts: Callable[[], NodeFacts],
-        noted: Callable[[], examination.Noted],
+        skew_s: Callable[[], float | None],
         edits: Edits | None = None,
     ) -> None:
         self._ctx = ctx
         self._supervisor = supervisor
         self._facts = facts
-        self._noted = noted
+        self._skew_s = skew_s
         self._edits = edits
 
     async def answer(self, question: Question) -> Answer:
@@ -80,7 +80,7 @@ class Questions:
             self._ctx.home,
             self._settings(),
             self._facts(),
-            noted=self._noted(),
+            skew_s=self._skew_s(),
             settings_problem=self._edits.problem if self._edits is not None else None,
         )
         return {"findings": msgspec.to_builtins(findings(seen))}

@@ -131,7 +131,8 @@ class Certified:
     """The answer to `Certify`. The certificate that the node came with stays good until its end."""
 
     certificate: str | None = None
-    """In PEM."""
+    """With those between it and the authority, in PEM."""
+    authority: str | None = None
     problem: str | None = None
 
 

@@ -127,7 +127,7 @@ class Turns:
         first, free_at = self.promised[holder.id]
         start_s = self.world.starts.get(first)
         if free_at is not None and start_s is not None:
-            free_at += start_s + self.world.settings.swap_min_residence_s + LEAVES_S
+            free_at += start_s + swap.residence_s(self.world.settings, start_s) + LEAVES_S
         else:
             free_at = None
         self.promised[holder.id] = name, free_at

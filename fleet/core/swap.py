@@ -1,14 +1,13 @@
 """Taking turns on a card: which model is next, and when the one that holds it gives it up. Pure.
 
 Requests are grouped by their model, since the gateways keep them in line for it: a turn serves all that wait. First
-come, first served among models. A model keeps its card for `swap_min_residence_s` after it was loaded; then it goes
+come, first served among models. A model keeps its card for a while after it was loaded (`residence_s`); then it goes
 when it was not asked for `swap_idle_s`, or, however busy, when another has waited for `swap_max_wait_s`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleet.core.replica import State
@@ -19,6 +18,8 @@ EVICTED = "evicted"
 """Code of the reason for which one replica goes so that another gets its card."""
 LEAVES_S = 3.0
 """From the decision to a free card, about: gateways send nothing more, and the engine ends."""
+_LEAST_S, _UNKNOWN_S = 5.0, 30.0
+"""Of a residence that nobody set: at least, and before the first start was measured."""
 _SOON_S = 30.0
 """One in use may become idle any moment: when its turn is over at the latest is told only when that is near."""
 _MOST_S = 3600.0
@@ -39,14 +40,19 @@ class Turn:
         return math.inf if self.ends_at is None else self.ends_at
 
 
-def line(waiting: Iterable[tuple[str, Demand]]) -> list[str]:
-    """Models in the order in which they are loaded: who has waited longest goes first."""
-    return [name for name, _ in sorted(waiting, key=lambda w: (place(w[1]), w[0]))]
-
-
 def place(demand: Demand) -> float:
     """By since when somebody waits; who only asked before comes after all who wait."""
     return demand.waiting_since if demand.waiting_since is not None else math.inf
+
+
+def residence_s(settings: FleetSettings, start_s: float | None) -> float:
+    """How long a model that was loaded keeps its card, whoever waits. Where nobody says, as long as its starts take: so
+    a card does not spend more time on loading than on answering, and a small model is not held for long."""
+    if settings.swap_min_residence_s is not None:
+        return settings.swap_min_residence_s
+    if start_s is None:
+        return min(_UNKNOWN_S, settings.swap_max_wait_s)
+    return min(max(start_s, _LEAST_S), settings.swap_max_wait_s)
 
 
 def turn(
@@ -62,7 +68,7 @@ def turn(
     """Of the replica that holds the card, while somebody waits for it since `next_since`."""
     if not heard:
         return Turn(None, "no gateway has been heard, and nobody knows whether it is in use")
-    rests_s = settings.swap_min_residence_s
+    rests_s = residence_s(settings, start_s)
     if holder.state in (State.STARTING, State.LOADING):
         if start_s is None:
             return Turn(None, "it has just been started")

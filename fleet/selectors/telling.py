@@ -10,7 +10,8 @@ from catalog.selectors import Entry
 from fleet.core.replica import State
 from fleet.selectors import details
 from fleet.selectors.explaining import explain_placement
-from llmgw.cluster.errors import Refusal
+from fleet.selectors.waiting import ended, on_demand
+from llmgw.cluster.errors import NotFound, Refusal
 
 MOST = 3
 
@@ -28,6 +29,8 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     ready = sum(r["state"] == State.READY for r in replicas)
     if entry.stopped and not ready:
         return (Reason("stopped", f"{name} does not serve: somebody stopped it", f"llmgw model start {name}"),)
+    if told := on_demand(entry.definition):
+        return told
     try:
         placement = explain_placement(name)
     except Refusal as e:
@@ -52,7 +55,7 @@ def keep_from_serving(entry: Entry, replicas: list[dict[str, Any]], placement: d
     if told:
         return tuple(told.values())[:MOST]
     if not replicas and entry.definition is not None and entry.definition.scaling.min == 0:
-        command = f"llmgw model show {entry.name}"
+        command = f"llmgw scale {entry.name} --min 1"
         return (Reason("none_wanted", "no replica is wanted: its scaling begins at 0", command),)
     if not replicas:
         return (Reason("not_placed", placement["answer"], f"llmgw explain-placement {entry.name}"),)
@@ -64,7 +67,12 @@ _WORDS = {State.BACKOFF: "waiting to be started again", State.PARKED: "parked af
 
 def replica(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     """Why it is in its state; raises `NotFound`."""
-    found = details.replica(ref)
+    try:
+        found = details.replica(ref)
+    except NotFound:
+        if gone := ended(ref):
+            return gone
+        raise
     name, state, logs = found["replica"], found["state"], f"llmgw replica logs {found['replica']}"
     where = f" on {found['node']}" if found["node"] else ""
     because = f": {found['reason']}" if found["reason"] else ""

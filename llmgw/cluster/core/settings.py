@@ -73,8 +73,8 @@ class FleetSettings:
     """Seconds. A node is lost after `node_lost_s` without a heartbeat; a failed start waits `backoff_first_s`,
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
     that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew. A model
-    that loads on demand keeps its card for `swap_min_residence_s`; then it goes for another when it was not asked for
-    `swap_idle_s`, or when the other has waited for `swap_max_wait_s`."""
+    that loads on demand keeps its card for `swap_min_residence_s` (None: as long as its starts take here); then it goes
+    for another when it was not asked for `swap_idle_s`, or when the other has waited for `swap_max_wait_s`."""
 
     heartbeat_s: Heartbeat = 2.0
     node_lost_s: Seconds = 20.0
@@ -86,7 +86,7 @@ class FleetSettings:
     drain_s: Seconds = 10.0
     first_port: Port = 18100
     last_port: Port = 18999
-    swap_min_residence_s: Seconds = 30.0
+    swap_min_residence_s: Seconds | None = None
     swap_idle_s: Seconds = 10.0
     swap_max_wait_s: Seconds = 120.0
 
