@@ -23,9 +23,15 @@ def for_engine(
     our launcher has to be imported from, where it is not installed in the interpreter itself."""
     found = {name: agent[name] for name in _PASSED_ON if name in agent}
     found |= {name: value for name, value in command.env.items() if not changes_what_runs(name)}
-    found |= {"PATH": _PATH, "HOME": scratch, "TMPDIR": scratch}
+    found |= {"PATH": _path(command.argv[0]), "HOME": scratch, "TMPDIR": scratch}
     if import_from is not None:
         found["PYTHONPATH"] = import_from
     found |= command.secret_env
     found[MARKER] = mark
     return found
+
+
+def _path(executable: str) -> str:
+    """The system's, then the engine's own folder: what it builds kernels with (ninja) lies in its environment."""
+    folder = executable.rpartition("/")[0]
+    return f"{_PATH}:{folder}" if folder.startswith("/") and ":" not in folder else _PATH

@@ -43,7 +43,7 @@ def problems(
 ) -> list[Reason]:
     """Everything of this page that forbids running `profile` with the engine that people call `engine`."""
     found = [*_figures(profile), *_spread(engine, can, profile)]
-    if not found:
+    if not {"bad_ways", "mig_one"} & {p.code for p in found}:  # else its figures make no sense, or are said already
         found += _several(engine, can, profile, model)
     if model is not None:
         found += _context(profile, model)

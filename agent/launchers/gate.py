@@ -31,7 +31,7 @@ class Gate:
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER)).encode())]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": _ANSWER})
 

@@ -59,6 +59,15 @@ def _device(params: Any, value: str) -> None:
         raise ValueError("this build runs on the CPU alone: 'none' was expected")
 
 
+def _tensor_split(params: Any, value: str) -> None:
+    """Parts of the model by card: `3,1`. llama.cpp has a fixed number of places for them."""
+    parts = [float(part) for part in value.replace("/", ",").split(",")]
+    places = len(params.tensor_split)
+    if len(parts) > places or not sum(parts) > 0 or min(parts) < 0:
+        raise ValueError(f"at most {places} parts that are not all 0 were expected, as in 3,1")
+    params.tensor_split = parts + [0.0] * (places - len(parts))
+
+
 def _pooling(params: Any, value: str) -> None:
     _choice("pooling_type", "llama_pooling_type", "LLAMA_POOLING_TYPE_", ("none", "mean", "cls", "last", "rank"))(
         params, value
@@ -96,6 +105,7 @@ _VALUES: dict[str, Setter] = {
     "--keep": _field("n_keep", int),
     "--n-gpu-layers": _field("n_gpu_layers", int),
     "--split-mode": _choice("split_mode", "llama_split_mode", "LLAMA_SPLIT_MODE_", ("none", "layer")),
+    "--tensor-split": _tensor_split,
     "--main-gpu": _field("main_gpu", int),
     "--device": _device,
     "--flash-attn": _flash,
@@ -137,6 +147,7 @@ _SHORT = {
     "-ngl": "--n-gpu-layers",
     "--gpu-layers": "--n-gpu-layers",
     "-sm": "--split-mode",
+    "-ts": "--tensor-split",
     "-mg": "--main-gpu",
     "-fa": "--flash-attn",
     "-ctk": "--cache-type-k",

@@ -47,12 +47,20 @@ async def _get(host: str, port: int, path: str, key: str) -> Response | None:
         if len(status) < 2 or not status[0].startswith(b"HTTP/"):
             return None
         length = _length(head)
-        body = await (reader.read(_MOST) if length is None else reader.readexactly(min(length, _MOST)))
+        body = await (_to_the_end(reader) if length is None else reader.readexactly(min(length, _MOST)))
         return Response(int(status[1][:3]), body)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+async def _to_the_end(reader: asyncio.StreamReader) -> bytes:
+    """At most `_MOST` bytes: one read gives only what has come so far."""
+    body = b""
+    while len(body) < _MOST and (piece := await reader.read(_MOST - len(body))):
+        body += piece
+    return body
 
 
 def _length(head: bytes) -> int | None:

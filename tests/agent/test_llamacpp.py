@@ -201,3 +201,12 @@ def test_an_engines_environment_is_built_from_nothing() -> None:
         "LLAMA_API_KEY": "k",
         "LLMGW_SHARD": "h/s/l",
     }
+
+
+@pytest.mark.parametrize(
+    ("executable", "last"), [("/opt/vllm/bin/vllm", "/opt/vllm/bin"), ("vllm", "/bin"), ("/a:b/vllm", "/bin")]
+)
+def test_an_engine_finds_the_tools_of_its_own_environment(executable: str, last: str) -> None:
+    found = environment.for_engine({}, Command((executable,)), mark="m", scratch="/s", import_from=None)
+    assert found["PATH"].split(":")[0] == "/usr/local/sbin"
+    assert found["PATH"].split(":")[-1] == last

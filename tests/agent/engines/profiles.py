@@ -14,6 +14,7 @@ PATHS = {
     "sglang": Paths("/weights/m", "/opt/sglang/bin/python", "/scratch", "eth0"),
     "trtllm": Paths("/weights/m", "/opt/trtllm/bin/python", "/scratch", "eth0"),
 }
+WHEEL = Paths("/weights/m.gguf", "/opt/xllamacpp/bin/python3.11", "/scratch")
 INFINIBAND = Fabric("ib0", "infiniband", ("mlx5_0:1", "mlx5_1:1"))
 ROCE = Fabric("roce0", "roce", ("mlx5_2:1",), gid_index=3, interface="ens5")
 NVLINK = Fabric("nvlink 1/0", "nvlink", ("mlx5_0:1",))
@@ -49,6 +50,7 @@ SHARDS: dict[str, ShardSpec] = {
     "llamacpp-layers": shard("llamacpp", FOUR, context_length=8192, args=("--flash-attn", "on")),
     "llamacpp-old-split": shard("llamacpp", (0, 1), args=("--tensor-split", "3,1,1", "--flash-attn", "on")),
     "llamacpp-split": shard("llamacpp", (0, 1), args=("--tensor-split", "3,1")),
+    "llamacpp-wheel-layers": shard("llamacpp", (0, 1), args=("-ts", "3,1", "--flash-attn", "on")),
     "llamacpp-mig": shard("llamacpp", (1002,), gpu_class="a100-80g-mig-3g.40gb"),
     "vllm-one-card": shard("vllm", context_length=32768),
     "vllm-four-cards": shard("vllm", FOUR, tp=4, env={"VLLM_LOGGING_LEVEL": "DEBUG", "NCCL_DEBUG": "INFO"}),

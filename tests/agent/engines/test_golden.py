@@ -11,7 +11,8 @@ import pytest
 
 from agent.engine import Command
 from agent.engines import ENGINES
-from tests.agent.engines.profiles import KEY, PATHS, SHARDS
+from agent.launchers import llamacpp_server
+from tests.agent.engines.profiles import KEY, PATHS, SHARDS, WHEEL
 
 GOLDEN = Path(__file__).parent / "golden"
 HOST = "10.0.0.1"
@@ -19,7 +20,8 @@ HOST = "10.0.0.1"
 
 def built(name: str) -> tuple[Command, ...]:
     shard = SHARDS[name]
-    return ENGINES[shard.profile.engine].commands(shard, PATHS[shard.profile.engine], HOST)
+    paths = WHEEL if "-wheel-" in name else PATHS[shard.profile.engine]
+    return ENGINES[shard.profile.engine].commands(shard, paths, HOST)
 
 
 def shown(name: str) -> str:
@@ -43,6 +45,13 @@ def test_commands_are_the_golden_ones(name: str) -> None:
 
 def test_nothing_lies_there_that_nobody_builds() -> None:
     assert sorted(p.stem for p in GOLDEN.glob("*.txt")) == sorted(SHARDS)
+
+
+def test_our_launcher_of_llama_cpp_knows_what_is_built() -> None:
+    (command,) = built("llamacpp-wheel-layers")
+    flags = dict(llamacpp_server.parse(command.argv[command.argv.index("--model") :]))
+    assert flags["--split-mode"] == "layer"
+    assert flags["--tensor-split"] == "3,1"
 
 
 @pytest.mark.parametrize("name", sorted(SHARDS))

@@ -90,7 +90,8 @@ async def _body(receive: Any) -> bytes:
 async def _send(send: Any, status: int, what: Any) -> None:
     body = what.encode() if isinstance(what, str) else json.dumps(what).encode()
     kind = b"text/plain" if isinstance(what, str) else b"application/json"
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
