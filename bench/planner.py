@@ -104,6 +104,9 @@ def measured(nodes: int, profiled: bool, *, afresh: bool) -> Row:
     fresh = placed_afresh(world, wanted) if afresh else float("nan")
     crowded()
     settle()
+    one()
+    if profiled:
+        _profile(one)
     waiting = [heard(n, one) for n in range(PASSES)]
     return Row(
         nodes,

@@ -9,6 +9,7 @@ started: what is wanted may be running on a node that has not spoken yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from agent.wire.reason import Reason
 from agent.wire.shard import ShardState
@@ -31,6 +32,7 @@ from fleet.core.plan import (
     Want,
 )
 from fleet.core.replica import State
+from fleet.core.room import Rooms
 from fleet.core.world import Demand, NodeView, ReplicaView, WantedModel, World
 
 _LEAVING = frozenset({State.DRAINING, State.STOPPING})
@@ -57,12 +59,19 @@ class _Pass:
         self.models = {w.name: w for w in wanted}
         self.counts = scale.counts(world, wanted, now)
         self.turns = Turns(world, self.counts, now)
-        self.rooms = room.of(world)
+        self.lost = {n.id for n in world.nodes if n.lost}
+        self.drained = {n.id for n in world.nodes if n.draining}
+        self.judged: dict[tuple[str, str, int, int], bool] = {}
         self.memory: placement.Memory = {}
         self.places = 0
         self.steps: list[Step] = []
         self.ended: set[str] = set()
         self.by_model: dict[str, list[ReplicaView]] = {}
+
+    @cached_property
+    def rooms(self) -> Rooms:
+        """Where nothing is to be done nobody asks what is left where."""
+        return room.of(self.world)
 
     def run(self) -> Plan:
         for replica in self.world.replicas:
@@ -98,7 +107,7 @@ class _Pass:
             reason = Reason("rank_gone", "a rank of it is gone with its node")
             self.steps.append(Stop(replica.id, reason))
             return False
-        away = next((s.node for s in replica.shards if self._lost(s.node)), None)
+        away = next((s.node for s in replica.shards if s.node in self.lost), None) if self.lost else None
         if away is not None:
             if self.world.synced and replica.model not in self.models:
                 self.steps.append(Stop(replica.id, Reason("model_removed", f"the model {replica.model} was removed")))
@@ -167,10 +176,13 @@ class _Pass:
             if stale != replica.stale:
                 self.steps.append(Flag(replica.id, stale))
         fresh = self._fresh(wanted, replicas)
-        old = [r for r in replicas if r not in fresh]
-        for replica in sorted(fresh, key=self._worth)[: max(len(fresh) + adopted - count, 0)]:
-            self._end(replica, Reason("surplus", f"{count} replicas of {name} are wanted"))
-            fresh.remove(replica)
+        kept = {r.id for r in fresh}
+        old = [r for r in replicas if r.id not in kept]
+        if len(fresh) + adopted > count:
+            for replica in sorted(fresh, key=self._worth)[: len(fresh) + adopted - count]:
+                self._end(replica, Reason("surplus", f"{count} replicas of {name} are wanted"))
+                kept.remove(replica.id)
+            fresh = [r for r in fresh if r.id in kept]
         for replica in [r for r in old if r.state is not _SERVING]:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
@@ -314,15 +326,20 @@ class _Pass:
         return [r for r in replicas if not (self._stale(wanted, r) or self._drained(r) or rolling.due(wanted, r))]
 
     def _stale(self, wanted: WantedModel, replica: ReplicaView) -> bool:
-        """Whether what was placed would be started otherwise today."""
+        """Whether what was placed would be started otherwise today. Copies of one spec are judged once."""
         if replica.run is None:
             return False
-        profile = wanted.profile(replica.profile)
-        return profile is None or (profile.run, wanted.source(profile)) != (replica.run, replica.source)
+        key = (wanted.name, replica.profile, id(replica.run), id(replica.source))
+        found = self.judged.get(key)
+        if found is None:
+            profile = wanted.profile(replica.profile)
+            found = profile is None or (profile.run, wanted.source(profile)) != (replica.run, replica.source)
+            self.judged[key] = found
+        return found
 
     def _why_old(self, replica: ReplicaView) -> Reason:
         if self._drained(replica):
-            away = next(s.node for s in replica.shards if (n := self.nodes.get(s.node)) is not None and n.draining)
+            away = next(s.node for s in replica.shards if s.node in self.drained)
             return Reason("node_draining", f"{away} is being drained")
         if replica.stale or self._stale(self.models[replica.model], replica):
             return Reason("stale", f"the definition of {replica.model} has changed")
@@ -335,7 +352,7 @@ class _Pass:
         return (not cordoned and replica.state is _SERVING, order.index(replica.state), -replica.created, replica.id)
 
     def _drained(self, replica: ReplicaView) -> bool:
-        return self._any_node(replica, lambda n: n.draining)
+        return bool(self.drained) and any(s.node in self.drained for s in replica.shards)
 
     def _present(self, replica: ReplicaView) -> bool:
         return not self._any_node(replica, lambda n: not (n.connected and n.reported))
@@ -343,13 +360,9 @@ class _Pass:
     def _any_node(self, replica: ReplicaView, test: Callable[[NodeView], bool]) -> bool:
         return any(test(n) for s in replica.shards if (n := self.nodes.get(s.node)) is not None)
 
-    def _lost(self, node: str) -> bool:
-        found = self.nodes.get(node)
-        return found is not None and found.lost
-
     def _ended_while_away(self, replica: ReplicaView) -> bool:
         gone = all(s.observed in (None, ShardState.STOPPED, ShardState.FAILED) for s in replica.shards)
-        return gone and self._present(replica) and not any(self._lost(s.node) for s in replica.shards)
+        return gone and self._present(replica) and not any(s.node in self.lost for s in replica.shards)
 
 
 def _near(one: float | None, other: float | None) -> bool:
