@@ -1,11 +1,11 @@
 """May this profile run on that node? One small function a check: None, or the reason in people's words. Pure.
 
-A new check is a function here and a line in `CHECKS`.
+A new check is a function here and a line in `STANDING` or `MOVING`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.engines import ENGINES
@@ -32,7 +32,12 @@ class Need:
 
 def rejections(need: Need, room: Room) -> tuple[Reason, ...]:
     """Every reason why not; empty where it fits."""
-    return tuple(reason for check in CHECKS if (reason := check(need, room)) is not None)
+    return tuple(reason for check in (*STANDING, *MOVING) if (reason := check(need, room)) is not None)
+
+
+def first(checks: Iterable[Check], need: Need, room: Room) -> str:
+    """The code of the first reason why not; empty where it fits."""
+    return next((reason.code for check in checks if (reason := check(need, room)) is not None), "")
 
 
 def connected(need: Need, room: Room) -> Reason | None:
@@ -113,20 +118,23 @@ def memory(need: Need, room: Room) -> Reason | None:
     if has is None:
         return Reason("memory_unknown", f"{room.node.id} has not said how much memory it has")
     unreserved = has - room.memory_bytes
-    if wanted > unreserved:
-        return Reason(
-            "memory",
-            f"{gib(wanted)} of memory are wanted, and {gib(unreserved)} of {room.node.id}'s {gib(has)} "
-            "are not reserved",
-        )
-    free = room.node.memory_free_bytes
-    if free is not None and wanted > free - room.untouched_bytes:
-        return Reason(
-            "memory_taken",
-            f"{gib(wanted)} of memory are wanted, and {room.node.id} has only "
-            f"{gib(max(free - room.untouched_bytes, 0))} free: other programs hold the rest",
-        )
-    return None
+    if wanted <= unreserved:
+        return None
+    return Reason(
+        "memory",
+        f"{gib(wanted)} of memory are wanted, and {gib(unreserved)} of {room.node.id}'s {gib(has)} are not reserved",
+    )
+
+
+def memory_free(need: Need, room: Room) -> Reason | None:
+    wanted, free = need.profile.run.memory_bytes, room.node.memory_free_bytes
+    if not wanted or free is None or wanted <= free - room.untouched_bytes or memory(need, room) is not None:
+        return None
+    return Reason(
+        "memory_taken",
+        f"{gib(wanted)} of memory are wanted, and {room.node.id} has only "
+        f"{gib(max(free - room.untouched_bytes, 0))} free: other programs hold the rest",
+    )
 
 
 def disk(need: Need, room: Room) -> Reason | None:
@@ -168,5 +176,8 @@ def address(need: Need, room: Room) -> Reason | None:
     return Reason("address_unknown", f"{room.node.id} has not said at which address others reach it")
 
 
-CHECKS: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, disk, port, address)
-"""In the order in which people want to read them."""
+STANDING: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, address)
+"""In the order in which people want to read them. These look at nothing but a room's likeness (`fleet.core.room`):
+rooms that are alike are judged once."""
+MOVING: tuple[Check, ...] = (memory_free, disk, port)
+"""These look at what moves all the time, and are quick."""

@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
 from fleet.core import cards, rank, spanning
-from fleet.core.feasibility import Need, rejections
+from fleet.core.feasibility import MOVING, STANDING, Need, first, rejections
 from fleet.core.plan import Place, Seat
 from fleet.core.room import Room, Rooms, first_free
 from fleet.core.world import ShardView, WantedModel
 from llmgw.cluster.core.settings import FleetSettings
+
+Size = tuple[int, tuple[int, int]]
+"""Of a card: `fleet.core.cards.smallness`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Candidate:
     profile: str
     rejections: tuple[Reason, ...] = ()
     score: float | None = None
-    size: tuple[int, tuple[int, int]] = (0, (0, 0))
+    size: Size = (0, (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +44,45 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """No node can take it; `reason` sums up, `judged` says it in full."""
+    """No node can take it. `judge` says it in full."""
 
     reason: Reason
-    judged: tuple[Judged, ...]
 
 
-Memory = dict[tuple[str, str, str], tuple[int, Candidate]]
-"""(model, profile, node) → (the room's takings then, the judgement): what was filled since is judged anew."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`code`: the first reason why not; empty: it fits, with a score and a size as a `Candidate`'s."""
+
+    code: str = ""
+    score: float = 0.0
+    size: Size = (0, (0, 0))
 
 
-def judge(
-    wanted: WantedModel, profile: ProfileDefinition, rooms: Rooms, settings: FleetSettings, memory: Memory | None = None
-) -> Judged:
-    """Every node, and every fabric, under one profile."""
+Memory = dict[Hashable, Verdict]
+"""What was found of rooms of one likeness. It holds for a pass: a profile is known by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What placement needs to know of every node under one profile: those that fit, and how often others do not."""
+
+    fitting: Mapping[str, Verdict]
+    codes: Counter[str]
+    groups: tuple[spanning.Group, ...] = ()
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The nodes that a replica would get, the leader's first; none: it fits nowhere."""
+        if self.groups:
+            return self.groups[0].nodes
+        fits = self.fitting.items()
+        return (min(fits, key=lambda f: (f[1].size, -f[1].score, f[0]))[0],) if fits else ()
+
+
+def judge(wanted: WantedModel, profile: ProfileDefinition, rooms: Rooms, settings: FleetSettings) -> Judged:
+    """Every node, and every fabric, under one profile, with every reason: for people."""
     need = _need(wanted, profile, settings)
-    found = []
-    for room in rooms.values():
-        key = (wanted.name, profile.run.name, room.node.id)
-        if memory is not None and (known := memory.get(key)) is not None and known[0] == room.takings:
-            found.append(known[1])
-            continue
-        candidate = _candidate(need, room)
-        if memory is not None:
-            memory[key] = (room.takings, candidate)
-        found.append(candidate)
+    found = [_candidate(need, room) for room in rooms.values()]
     if profile.run.nodes < 2:
         return Judged(tuple(found))
     scores = {c.node: c.score for c in found if c.score is not None}
@@ -78,6 +96,31 @@ def judge(
     return Judged(tuple(found), groups)
 
 
+def look(
+    wanted: WantedModel, profile: ProfileDefinition, rooms: Rooms, settings: FleetSettings, memory: Memory
+) -> Found:
+    """The same for a plan: rooms that are alike are judged once, and for the first reason only."""
+    need = _need(wanted, profile, settings)
+    fitting: dict[str, Verdict] = {}
+    codes: Counter[str] = Counter()
+    for name, room in rooms.items():
+        key = (wanted.name, profile.run.name, room.likeness, room.models.get(wanted.name, 0))
+        verdict = memory.get(key)
+        if verdict is None:
+            verdict = memory[key] = _verdict(need, room)
+        code = verdict.code or first(MOVING, need, room)
+        if code:
+            codes[code] += 1
+        else:
+            fitting[name] = verdict
+    groups: tuple[spanning.Group, ...] = ()
+    if profile.run.nodes > 1:
+        groups = spanning.groups(need, rooms, {n: v.score for n, v in fitting.items()}, {})
+        if not groups:
+            fitting = {}
+    return Found(fitting, codes, groups)
+
+
 def place(
     wanted: WantedModel,
     rooms: Rooms,
@@ -86,27 +129,18 @@ def place(
     memory: Memory | None = None,
 ) -> Place | Unplaced:
     """The best place under the first profile that fits anywhere, taken out of its rooms; or why there is none."""
-    judged: list[Judged] = []
+    looked: list[Found] = []
     for profile in wanted.profiles:
-        found = judge(wanted, profile, rooms, settings, memory)
-        judged.append(found)
-        nodes = best(found)
-        if nodes:
-            return _take(wanted, profile, rooms, settings, replica, found, nodes)
-    return Unplaced(_summary(wanted, judged, settings), tuple(judged))
+        found = look(wanted, profile, rooms, settings, {} if memory is None else memory)
+        looked.append(found)
+        if found.best:
+            return _take(wanted, profile, rooms, settings, replica, found)
+    return Unplaced(_summary(wanted, rooms, looked, settings))
 
 
 def fits(wanted: WantedModel, rooms: Rooms, settings: FleetSettings) -> bool:
     """Whether one more would fit, without taking anything."""
-    return any(best(judge(wanted, p, rooms, settings)) for p in wanted.profiles)
-
-
-def best(judged: Judged) -> tuple[str, ...]:
-    """The nodes that a replica would get, the leader's first; none: it fits nowhere."""
-    if judged.groups:
-        return judged.groups[0].nodes
-    fitting = [c for c in judged.candidates if c.score is not None]
-    return (min(fitting, key=lambda c: (c.size, -(c.score or 0.0), c.node)).node,) if fitting else ()
+    return any(look(wanted, p, rooms, settings, {}).best for p in wanted.profiles)
 
 
 def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettings) -> Need:
@@ -118,13 +152,21 @@ def _candidate(need: Need, room: Room) -> Candidate:
     reasons = rejections(need, room)
     if reasons:
         return Candidate(name, run.name, reasons)
-    wish = cards.wish(run)
-    size = (0, (0, 0))
-    if run.gpus and wish.required:
-        devices = cards.choose(cards.of(room.node.facts) or (), room.devices, wish, held=room.node.foreign)
-        assert not isinstance(devices, Reason), "feasibility.gpus has looked"
-        size = max(cards.smallness(c) for c in room.node.facts.gpus or () if c.index in devices)
-    return Candidate(name, run.name, (), rank.score(need, room), size)
+    return Candidate(name, run.name, (), rank.score(need, room), _size(need, room))
+
+
+def _verdict(need: Need, room: Room) -> Verdict:
+    code = first(STANDING, need, room)
+    return Verdict(code) if code else Verdict("", rank.score(need, room), _size(need, room))
+
+
+def _size(need: Need, room: Room) -> Size:
+    run, wish = need.profile.run, cards.wish(need.profile.run)
+    if not run.gpus or not wish.required:
+        return 0, (0, 0)
+    devices = cards.choose(cards.of(room.node.facts) or (), room.devices, wish, held=room.node.foreign)
+    assert not isinstance(devices, Reason), "feasibility.gpus has looked"
+    return max(cards.smallness(c) for c in room.node.facts.gpus or () if c.index in devices)
 
 
 def _take(
@@ -133,16 +175,15 @@ def _take(
     rooms: Rooms,
     settings: FleetSettings,
     replica: str,
-    judged: Judged,
-    nodes: tuple[str, ...],
+    found: Found,
 ) -> Place:
     run, need = profile.run, _need(wanted, profile, settings)
     fabric, meeting_port = "", None
-    if judged.groups:
-        seats, meeting_port = spanning.seats(need, rooms, judged.groups[0])
-        fabric = judged.groups[0].fabric
+    if found.groups:
+        seats, meeting_port = spanning.seats(need, rooms, found.groups[0])
+        fabric = found.groups[0].fabric
     else:
-        seats = (_seat(need, rooms[nodes[0]]),)
+        seats = (_seat(need, rooms[found.best[0]]),)
     for rank_, seat in enumerate(seats):
         shard = ShardView(rank_, seat.node, seat.port, seat.devices, seat.cpu_cores, seat.memory_bytes)
         rooms[seat.node].take(wanted.name, shard)
@@ -165,26 +206,22 @@ def _seat(need: Need, room: Room) -> Seat:
     return Seat(room.node.id, port, devices, run.cpu_cores or 0, run.memory_bytes or 0)
 
 
-def _summary(wanted: WantedModel, judged: list[Judged], settings: FleetSettings) -> Reason:
+def _summary(wanted: WantedModel, rooms: Rooms, looked: list[Found], settings: FleetSettings) -> Reason:
     """One stable sentence: figures that move are left to the full explanation."""
     command = f"llmgw explain-placement {wanted.name}"
     if not wanted.definition.profiles:
         return Reason("no_profile", f"{wanted.name} has no profile to run", f"llmgw model show {wanted.name}")
-    if not any(j.candidates for j in judged):
+    if not rooms:
         return Reason("no_node", "there is no node yet", "llmgw node join-code")
-    spanned = [
-        spanning.summary(_need(wanted, p, settings), j.groups)
-        for p, j in zip(wanted.profiles, judged, strict=True)
-        if p.run.nodes > 1
-    ]
-    counts = Counter(c.rejections[0].code for c in _single(wanted, judged))
+    counts: Counter[str] = Counter()
+    spanned = []
+    for profile, found in zip(wanted.profiles, looked, strict=True):
+        if profile.run.nodes > 1:
+            spanned.append(spanning.summary(_need(wanted, profile, settings), found.groups))
+        else:
+            counts += found.codes
     said = [", ".join(f"{n} × {_WORDS.get(code, code.replace('_', ' '))}" for code, n in sorted(counts.items()))]
     return Reason("no_capacity", f"no node can take it: {'; '.join([*filter(None, said), *spanned])}", command)
-
-
-def _single(wanted: WantedModel, judged: list[Judged]) -> list[Candidate]:
-    """Of the profiles that want one node."""
-    return [c for p, j in zip(wanted.profiles, judged, strict=True) if p.run.nodes < 2 for c in j.candidates]
 
 
 _WORDS = {

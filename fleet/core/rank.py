@@ -22,12 +22,12 @@ def score(need: Need, room: Room) -> float:
 
 def spread(need: Need, room: Room) -> float:
     """Copies of one model on different nodes: one node's death should not take them all."""
-    return 1 / (1 + room.models[need.model])
+    return 1 / (1 + room.models.get(need.model, 0))
 
 
 def idle(need: Need, room: Room) -> float:
     """Few engines of any kind, where nothing keeps two of them from sharing a core. Cards are packed instead."""
-    return 0.5 if need.profile.run.gpus else 1 / (1 + room.models.total())
+    return 0.5 if need.profile.run.gpus else 1 / (1 + sum(room.models.values()))
 
 
 def packed(need: Need, room: Room) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fleet.core import fabrics
+from fleet.core import fabrics, shape
 from fleet.core.fabrics import Fabrics
 from fleet.core.replica import State
 from fleet.core.world import NodeView, ReplicaView, ShardView, World
@@ -24,9 +23,9 @@ class Room:
     memory_bytes: int = 0
     untouched_bytes: int = 0
     """Reserved, and not yet taken by the engine: the node still counts it as free."""
-    models: Counter[str] = field(default_factory=Counter)
-    takings: int = 0
-    """How often something was put in: what was judged before that no longer holds."""
+    models: dict[str, int] = field(default_factory=dict)
+    """How many shards of each model it has."""
+    _likeness: Hashable = None
 
     def take(self, model: str, shard: ShardView) -> None:
         self.ports.add(shard.port)
@@ -34,8 +33,26 @@ class Room:
         self.cpu_cores += shard.cpu_cores
         self.memory_bytes += shard.memory_bytes
         self.untouched_bytes += _untouched(shard)
-        self.models[model] += 1
-        self.takings += 1
+        self.models[model] = self.models.get(model, 0) + 1
+        self._likeness = None
+
+    @property
+    def likeness(self) -> Hashable:
+        """Equal for rooms that differ in nothing but their names, ports, and what is free of memory and disk now: what
+        stands still, and what is reserved."""
+        if self._likeness is None:
+            node = self.node
+            self._likeness = (
+                shape.of(node.facts),
+                (node.cordoned, node.draining, node.connected, node.reported, node.lost),
+                frozenset(node.labels.items()),
+                frozenset(node.foreign),
+                frozenset(self.devices),
+                self.cpu_cores,
+                self.memory_bytes,
+                sum(self.models.values()),
+            )
+        return self._likeness
 
     def without(self, model: str, shard: ShardView) -> Room:
         """The room that there would be if that shard were gone; its port stays taken until it really is."""
@@ -47,7 +64,7 @@ class Room:
             memory_bytes=self.memory_bytes - shard.memory_bytes,
             # What it holds in memory comes free with it.
             untouched_bytes=self.untouched_bytes - _untouched(shard) - (shard.memory_measured_bytes or 0),
-            models=self.models - Counter([model]),
+            models={**self.models, model: self.models.get(model, 0) - 1},
         )
 
 
