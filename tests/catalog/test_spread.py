@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agent.wire.shard import Profile
 from catalog.core.reading import read
@@ -98,3 +101,13 @@ def test_each_refusal_is_one_sentence(profile: dict[str, Any], said: str) -> Non
 def test_every_problem_is_named_at_once() -> None:
     said = sentences(tp=3, gpus=2, executor="x", args=["--host", "x"], env={"PATH": "/"})
     assert len(said.splitlines()) == 4
+
+
+def test_the_example_of_the_page_is_read() -> None:
+    """An example that nobody ever loaded is a guess."""
+    page = (Path(__file__).parents[2] / "docs/engines.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    found = read(yaml.safe_load(example))
+    assert [spread(p.run) for p in found.profiles] == [(4, None, 4, 1), (8, 2, 8, 2), (None, None, 2, 1)]
+    assert [p.run.parallel for p in found.profiles] == [128, 64, 1]
+    assert read(written(found)) == found
