@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 FIRST = 128
 MOST_BYTES = 256 * 1024
@@ -36,8 +37,7 @@ def _ends() -> tuple[int, ...]:
 _ENDS = _ends()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A request's text. `names`: of each whole block, shortest path first."""
 
     names: tuple[int, ...] = ()

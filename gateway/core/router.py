@@ -1,14 +1,13 @@
 """Which replica gets a request: filters drop, scorers add, one choice with its reason. Pure.
 
-A scorer tells seconds until the first token that one property of a replica costs; the least sum, divided by the
-replica's weight, wins. Replicas within a tenth of the best are equals: of these the one that has read most of the text
+A scorer tells the seconds until the first token that a replica costs; the least, divided by the replica's weight,
+wins. Replicas within a tenth of the best are equals: of these the one that has read most of the text
 is taken, then the one whose turn it is. A rule is one function and one line in `MUST`, `RATHER` or `SCORERS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
@@ -55,8 +54,7 @@ class Choice(NamedTuple, Generic[L]):
     """Bytes of the text that it should have in its cache."""
 
 
-@dataclass(slots=True)
-class Work:
+class Work(msgspec.Struct):
     """One request: `size` of its text in bytes; `rate` and `service_s` for replicas whose own are not known yet.
     `crowd`: requests at all replicas relative to their places."""
 
@@ -107,32 +105,29 @@ RATHER: tuple[Callable[[Load, Ask], bool], ...] = (not_tried, not_broken)
 # -- scorers: of a replica that should have `matched` bytes of the text, in seconds
 
 
-def busy(load: Load, matched: int, work: Work) -> float:
-    """Requests there relative to what it can carry; 0 when idle."""
-    return (load.in_flight + load.others) / load.parallel * (load.pace.service_s or work.service_s)
-
-
-def queue(load: Load, matched: int, work: Work) -> float:
-    """Until one of its places is free, and a little for each that is taken."""
-    there = load.in_flight + load.others
-    if not there:
-        return 0.0
-    parallel = load.parallel
-    if there < parallel:
-        return _FULL_S * there / parallel
-    return (there - parallel + 1) / parallel * (load.pace.service_s or work.service_s) + _FULL_S * there / parallel
-
-
-def reading(load: Load, matched: int, work: Work) -> float:
-    """Prompts that it has yet to read, and what it does not know of this one. The latter also delays those who come
-    after: the more so, the busier all are, and so affinity is worth most under load."""
-    pace = load.pace
+def predicted(load: Load, matched: int, work: Work) -> float:
+    """Until the first token, as a sum of three waits. In the queue: until one of its places is free, and a little for
+    each that is taken. Reading: prompts that it has yet to read, and what it does not know of this one; the latter also
+    delays those who come after, the more so, the busier all are, and so affinity is worth most under load. And
+    pressure: a KV cache that is nearly full lets requests wait or throws others out."""
+    pace, there = load.pace, load.in_flight + load.others
     own = (work.size - matched * pace.trust) * (1.0 + CROWD * work.crowd)
-    return (load.unread + own) / pace.rate_at(work.now, work.rate)
+    cost = (load.unread + own) / (work.rate if pace.rate is None else pace.rate_at(work.now, work.rate))
+    if there:
+        parallel = load.parallel
+        cost += _FULL_S * there / parallel
+        if there >= parallel:
+            cost += (there - parallel + 1) / parallel * (pace.service_s or work.service_s)
+    return cost + pressure(load, work) if load.pressure else cost
 
 
-def pressure(load: Load, matched: int, work: Work) -> float:
-    """A KV cache that is nearly full lets requests wait or throws others out."""
+def least_load(load: Load, matched: int, work: Work) -> float:
+    """Requests there relative to what it can carry; 0 when idle."""
+    there = load.in_flight + load.others
+    return there / load.parallel * (load.pace.service_s or work.service_s) + pressure(load, work)
+
+
+def pressure(load: Load, work: Work) -> float:
     return load.pressure and load.pressure * (load.pace.service_s or work.service_s)
 
 
@@ -140,11 +135,11 @@ def nothing(load: Load, matched: int, work: Work) -> float:
     return 0.0
 
 
-SCORERS: dict[str, tuple[Scorer, ...]] = {
-    PREDICTED: (queue, reading, pressure),
-    LEAST_LOAD: (busy, pressure),
-    PREFIX: (busy, pressure),
-    ROUND_ROBIN: (nothing,),
+SCORERS: dict[str, Scorer] = {
+    PREDICTED: predicted,
+    LEAST_LOAD: least_load,
+    PREFIX: least_load,
+    ROUND_ROBIN: nothing,
 }
 """By policy. `prefix` follows the cached text while the replica is not too busy, and scores for the rest."""
 BLIND = (LEAST_LOAD, ROUND_ROBIN)
@@ -156,12 +151,11 @@ BLIND = (LEAST_LOAD, ROUND_ROBIN)
 
 def choose(loads: Sequence[L], ask: Ask, tree: Prefixes | None = None) -> Choice[L] | Reason:
     """The replica and why, or why there is none."""
-    now, tried, left = ask.now, ask.tried, []
+    now, tried = ask.now, ask.tried
     for load in loads:
-        if load.draining or load.resting_until > now or load.name in tried or load.breaker is not CLOSED:
+        if load.draining or load.resting_until > now or load.breaker is not CLOSED or (tried and load.name in tried):
             return _choose_among(loads, ask, tree)
-        left.append(load)
-    return _best(left, len(left), ask, tree) if left else _NONE
+    return _best(loads, len(loads), ask, tree) if loads else _NONE
 
 
 def _choose_among(loads: Sequence[L], ask: Ask, tree: Prefixes | None) -> Choice[L] | Reason:
@@ -188,14 +182,8 @@ def _best(left: Sequence[L], known: int, ask: Ask, tree: Prefixes | None) -> Cho
         most = max(range(len(left)), key=lambda i: (matches[i], -left[i].turns))
         if matches[most] >= MATCH * size and not too_busy(left[most], left):
             return Choice(left[most], _said("cached", len(left), known, matches[most] / size), matches[most])
-    work = _work(left, size, ask.now)
-    scorers = SCORERS.get(ask.policy) or SCORERS[PREDICTED]
-    costs: list[float] = []
-    for load, matched in zip(left, matches, strict=True):
-        cost = 0.0
-        for scorer in scorers:
-            cost += scorer(load, matched, work)
-        costs.append(cost / load.weight)
+    work, score = _work(left, size, ask.now), SCORERS.get(ask.policy) or predicted
+    costs = [score(load, matched, work) / load.weight for load, matched in zip(left, matches, strict=True)]
     least = min(costs)
     bound, worth = least * EQUAL, WORTH * size
     at, most_matched = -1, 0
