@@ -15,18 +15,17 @@ PICTURE_TOKENS = 1500
 _PICTURES = ("image_url", "image", "input_image")
 
 
-def chat(contents: list[Any], tools: msgspec.Raw) -> int:
-    """`contents`: of each message text, parts (with `type` and `text`), None, or undecoded JSON."""
-    tokens = len(contents) * MESSAGE_TOKENS
-    for content in contents:
-        if isinstance(content, str):
-            tokens += text(content)
-        elif isinstance(content, list):
-            for part in content:
-                tokens += PICTURE_TOKENS if part.type in _PICTURES else len(memoryview(part.text)) // 4 + 1
-        elif content is not None:
-            tokens += len(memoryview(content)) // 4 + 1
-    return tokens + len(memoryview(tools)) // 4
+def message(content: Any) -> int:
+    """`content`: text, parts (with `type` and `text`), None, or undecoded JSON."""
+    if type(content) is str:
+        return MESSAGE_TOKENS + text(content)
+    tokens = MESSAGE_TOKENS
+    if isinstance(content, list):
+        for part in content:
+            tokens += PICTURE_TOKENS if part.type in _PICTURES else len(memoryview(part.text)) // 4 + 1
+    elif content is not None:
+        tokens += len(memoryview(content)) // 4 + 1
+    return tokens
 
 
 def text(said: str) -> int:

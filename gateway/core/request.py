@@ -143,10 +143,12 @@ def _read(endpoint: str, body: bytes) -> Request:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
     images = developer = no_tools = False
     if endpoint == CHAT:
-        no_tools = bytes(found.tool_choice) == b'"none"'
+        no_tools = found.tool_choice is not _ABSENT and bytes(found.tool_choice) == b'"none"'
         images = _check_messages(found.messages) if usual is None else _has_images(usual)
-        developer = any(message.role == roles.DEVELOPER for message in found.messages)
-        tokens = prompts.chat([m.content for m in found.messages], found.tools)
+        tokens = 0 if found.tools is _ABSENT else len(memoryview(found.tools)) // 4
+        for message in found.messages:
+            tokens += prompts.message(message.content)
+            developer = developer or message.role == roles.DEVELOPER
     elif endpoint == COMPLETIONS:
         prompt = bytes(found.prompt)
         if prompt in _NOTHING:
@@ -161,25 +163,23 @@ def _read(endpoint: str, body: bytes) -> Request:
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
     each = wants and options.continuous_usage_stats is True
-    most = _most(found)
+    named = [n for n in (found.max_completion_tokens, found.max_tokens, found.n_predict) if n is not None]
+    # By whichever name its engine goes: llama.cpp reads its own `n_predict` first, and takes a negative one for none.
+    most = None if not named or min(named) < 0 else max(named)
     stream = bool(found.stream) and endpoint != EMBEDDINGS
     choices = found.n or 1
     if endpoint == COMPLETIONS:
         choices *= _prompts(prompt)
-    user = bytes(found.user)
-    user = b"" if user in _NOTHING else user
-    metadata = bytes(found.metadata)
-    metadata = b"" if metadata in _NOTHING else metadata
-    bounded = any(n is not None for n in (found.max_completion_tokens, found.max_tokens, found.n_predict))
-    said = (developer, user, metadata, no_tools, bounded, tokens)
+    said = (developer, _given(found.user), _given(found.metadata), no_tools, bool(named), tokens)
     return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, *said)
 
 
-def _most(found: Any) -> int | None:
-    """What an answer may have, by whichever name its engine goes: llama.cpp reads its own `n_predict` first, and takes
-    a negative number for none."""
-    named = [n for n in (found.max_completion_tokens, found.max_tokens, found.n_predict) if n is not None]
-    return None if not named or min(named) < 0 else max(named)
+def _given(value: msgspec.Raw) -> bytes:
+    """A field as it came; empty where it is not there, or null."""
+    if value is _ABSENT:
+        return b""
+    raw = bytes(value)
+    return b"" if raw in _NOTHING else raw
 
 
 def _prompts(prompt: bytes) -> int:
@@ -242,21 +242,22 @@ def _read_usual(body: bytes) -> _UsualChat | None:
         return None
     for message in found.messages:
         content = message.content
+        if type(content) is str:
+            continue
         if content is None:
             if message.role == "user":
                 return None
-        elif not isinstance(content, str) and any(part.type not in _PARTS for part in content):
+        elif any(part.type not in _PARTS for part in content):
             return None
     return found
 
 
 def _has_images(chat: _UsualChat) -> bool:
-    return any(
-        part.type in _IMAGES
-        for message in chat.messages or ()
-        if isinstance(message.content, list)
-        for part in message.content
-    )
+    for message in chat.messages or ():
+        content = message.content
+        if type(content) is list and any(part.type in _IMAGES for part in content):
+            return True
+    return False
 
 
 def _check_messages(messages: list[_Message] | None) -> bool:
