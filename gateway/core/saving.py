@@ -30,3 +30,7 @@ def prefix(counts: Usage, price: Price | None) -> Saving:
     cached = min(counts.cached or 0, prompt)
     cost = price.of(prompt, 0) - price.of(prompt, 0, cached) if price is not None else None
     return Saving(cached, cost)
+
+
+NOTHING = Saving(0, None)
+"""Of a request that an engine worked on from beginning to end."""

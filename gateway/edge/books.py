@@ -45,26 +45,27 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
         x.edge.keeper.keep(x.keeping)
     duration_s = time.perf_counter() - x.began
     counts, estimated = _counts(x, outcome)
+    edge, who = x.edge, x.who
     model = x.entry.name if x.entry is not None else ""
-    project = x.who.scope.project if x.who is not None else ""
     cost = _cost(x, outcome, counts)
-    x.edge.metrics.settled(model, x.endpoint, outcome, duration_s, x.tally, counts, project)
+    alike = edge.metrics.alike(model, x.endpoint, outcome, who.scope if who is not None else None)
+    alike.ended(duration_s, counts, cost, x.tally.ttft_s)
     if x.tags:
-        labels = x.edge.snapshots.current.policies.tag_labels
-        x.edge.metrics.tagged(labels, x.tags, outcome, counts)
-    x.edge.live.counted(model, counts)
+        labels = edge.snapshots.current.policies.tag_labels
+        edge.metrics.tagged(labels, x.tags, outcome, counts)
+    edge.live.counted(model, counts)
     saved = _saved(x, counts)
     if x.look is not None:
-        x.edge.metrics.reused(model, x.look.result)
-    x.edge.metrics.saved(project, model, saved, _reused(x) is not None)
+        edge.metrics.reused(model, x.look.result)
+    if saved is not saving.NOTHING:
+        edge.metrics.saved(who.scope.project if who is not None else "", model, saved, _reused(x) is not None)
     if outcome == "ok":
-        x.edge.doors.streamed(x, x.place, counts.completion)
-    if x.who is None:
+        edge.doors.streamed(x, x.place, counts.completion)
+    if who is None:
         return
-    x.edge.metrics.tenant(x.who.scope, outcome, counts, cost)
     if not x.intended:
         try:
-            x.edge.spool.intend(intent(x))
+            edge.spool.intend(intent(x))
         except SpoolFull:
             return
     replica = x.replica.endpoint if x.replica is not None else None
@@ -73,8 +74,8 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
         id=x.id,
         outcome=outcome,
         status=status,
-        duration_ms=round(duration_s * 1000, 3),
-        ttft_ms=None if ttft_s is None else round(ttft_s * 1000, 3),
+        duration_ms=_ms(duration_s),
+        ttft_ms=None if ttft_s is None else _ms(ttft_s),
         replica=replica.replica if replica is not None else "",
         node=replica.node if replica is not None else "",
         prompt_tokens=counts.prompt,
@@ -89,14 +90,19 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
         saved=saved.cost if saved.tokens else None,
         served=model if model != x.asked_model else "",
         cost=cost,
-        dispatched_ms=None if x.sent_at is None else round((x.sent_at - x.began) * 1000, 3),
+        dispatched_ms=None if x.sent_at is None else _ms(x.sent_at - x.began),
         reason=x.reason[:300],
         queued_ms=x.place.queued_ms if x.place is not None else None,
         hops=tuple(x.hops),
     )
-    x.edge.spool.settle(settlement)
-    if x.trace and x.edge.tracing:
-        x.edge.tracing.send(x.trace, intent(x), settlement, x.raw, x.began)
+    edge.spool.settle(settlement)
+    if x.trace and edge.tracing:
+        edge.tracing.send(x.trace, intent(x), settlement, x.raw, x.began)
+
+
+def _ms(seconds: float) -> float:
+    """Milliseconds, to the microsecond."""
+    return int(seconds * 1e6) / 1000
 
 
 def _counts(x: Exchange, outcome: str) -> tuple[usage.Usage, bool]:
@@ -123,6 +129,8 @@ def _cost(x: Exchange, outcome: str, counts: usage.Usage) -> int | None:
 
 def _saved(x: Exchange, counts: usage.Usage) -> saving.Saving:
     reused = _reused(x)
+    if reused is None and not counts.cached:
+        return saving.NOTHING
     price = x.hold.prices(x.known()) if x.hold is not None else None
     return saving.answer(reused, price) if reused is not None else saving.prefix(counts, price)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from gateway.core.admission import bands
@@ -13,7 +14,6 @@ from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
 from gateway.edge.external import STANDINGS
 from gateway.edge.replicas import Replica
-from gateway.edge.tally import Tally
 from llmgw import metrics
 from llmgw.price import NANO
 
@@ -24,6 +24,58 @@ MOST_VALUES = 100
 """Of a tag, that have a series of their own in an edge."""
 
 
+class Alike:
+    """Requests that are alike in all their labels, since the last fold: a request is a few additions here."""
+
+    __slots__ = ("_figures", "_labels", "_seconds", "cached", "completion", "cost", "prompt", "requests", "scope")
+
+    def __init__(self, figures: metrics.Figures, model: str, endpoint: str, outcome: str, scope: Scope | None) -> None:
+        self._figures, self._labels, self.scope = figures, (model, endpoint, outcome), scope
+        self._seconds = figures.series(metrics.REQUEST_SECONDS, (model, endpoint))
+        self.requests = self.prompt = self.completion = self.cached = self.cost = 0
+
+    def ended(self, duration_s: float, counts: Usage, cost: int | None, ttft_s: float | None) -> None:
+        self.requests += 1
+        self.prompt += counts.prompt or 0
+        self.completion += counts.completion or 0
+        self.cached += counts.cached or 0
+        self.cost += cost or 0
+        seconds = self._seconds
+        seconds[0] += duration_s
+        seconds[1 + bisect_left(metrics.REQUEST_SECONDS.buckets, duration_s)] += 1
+        if ttft_s is not None:
+            self._streamed(duration_s, counts.completion, ttft_s)
+
+    def _streamed(self, duration_s: float, completion: int | None, ttft_s: float) -> None:
+        model, _, outcome = self._labels
+        figures, project = self._figures, self.scope.project if self.scope is not None else ""
+        figures.observe(metrics.TTFT, ttft_s, (model,))
+        if outcome == "ok" and completion is not None and completion > 1:
+            each_s = max(1e-9, (duration_s - ttft_s) / (completion - 1))
+            figures.observe(metrics.TPOT, each_s, (model,))
+            figures.observe(metrics.OUTPUT_RATE, 1.0 / each_s, (model,))
+            if project:
+                figures.observe(metrics.TENANT_TPOT, each_s, (project,))
+                figures.observe(metrics.TENANT_OUTPUT_RATE, 1.0 / each_s, (project,))
+
+    def fold(self, figures: metrics.Figures) -> None:
+        model, _, outcome = self._labels
+        figures.add(metrics.REQUESTS, self._labels, self.requests)
+        counts = ("prompt", self.prompt), ("completion", self.completion), ("cached", self.cached)
+        for kind, count in counts:
+            if count:
+                figures.add(metrics.TOKENS, (model, kind), count)
+        if self.scope is None:
+            return
+        whose = (self.scope.organisation, self.scope.team, self.scope.project)
+        figures.add(metrics.TENANT_REQUESTS, (*whose, outcome), self.requests)
+        for kind, count in counts:
+            if count:
+                figures.add(metrics.TENANT_TOKENS, (*whose, kind), count)
+        if self.cost:
+            figures.add(metrics.TENANT_COST, whose, self.cost / NANO)
+
+
 class EdgeFigures:
     """Model labels are names of the catalogue or empty, so that no client can make series."""
 
@@ -31,6 +83,8 @@ class EdgeFigures:
         self.figures = metrics.Figures()
         self._replicas: frozenset[str] = frozenset()
         self._values: dict[str, set[str]] = {}
+        self._alike: dict[tuple[str, str, str, int], Alike] = {}
+        """Since the last fold; each holds its scope, so that no other has the same id meanwhile."""
 
     def retried(self, model: str) -> None:
         self.figures.add(metrics.RETRIES, (model,))
@@ -65,24 +119,19 @@ class EdgeFigures:
     def fell_back(self, asked: str, served: str, reason: str) -> None:
         self.figures.add(metrics.FALLBACKS, (asked, served, reason))
 
-    def settled(
-        self, model: str, endpoint: str, outcome: str, duration_s: float, tally: Tally, counts: Usage, project: str
-    ) -> None:
-        figures = self.figures
-        figures.add(metrics.REQUESTS, (model, endpoint, outcome))
-        figures.observe(metrics.REQUEST_SECONDS, duration_s, (model, endpoint))
-        if tally.ttft_s is not None:
-            figures.observe(metrics.TTFT, tally.ttft_s, (model,))
-            if outcome == "ok" and counts.completion is not None and counts.completion > 1:
-                each_s = max(1e-9, (duration_s - tally.ttft_s) / (counts.completion - 1))
-                figures.observe(metrics.TPOT, each_s, (model,))
-                figures.observe(metrics.OUTPUT_RATE, 1.0 / each_s, (model,))
-                if project:
-                    figures.observe(metrics.TENANT_TPOT, each_s, (project,))
-                    figures.observe(metrics.TENANT_OUTPUT_RATE, 1.0 / each_s, (project,))
-        for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
-            if count:
-                figures.add(metrics.TOKENS, (model, kind), count)
+    def alike(self, model: str, endpoint: str, outcome: str, scope: Scope | None) -> Alike:
+        """Where a request that is over is counted. `scope` None: nobody's, for its key was wrong."""
+        key = (model, endpoint, outcome, id(scope))
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = Alike(self.figures, model, endpoint, outcome, scope)
+        return found
+
+    def fold(self) -> None:
+        """Once a second: what was gathered becomes figures."""
+        gathered, self._alike = self._alike, {}
+        for found in gathered.values():
+            found.fold(self.figures)
 
     def tagged(self, labels: tuple[str, ...], tags: dict[str, str], outcome: str, counts: Usage) -> None:
         """By the tags that the settings name; the first values of each apart: a tag is the client's to set."""
@@ -101,17 +150,9 @@ class EdgeFigures:
                 if count:
                     self.figures.add(metrics.TAGGED_TOKENS, (tag, value, direction), count)
 
-    def tenant(self, scope: Scope, outcome: str, counts: Usage, cost: int | None) -> None:
-        figures, whose = self.figures, (scope.organisation, scope.team, scope.project)
-        figures.add(metrics.TENANT_REQUESTS, (*whose, outcome))
-        for kind, count in (("prompt", counts.prompt), ("completion", counts.completion), ("cached", counts.cached)):
-            if count:
-                figures.add(metrics.TENANT_TOKENS, (*whose, kind), count)
-        if cost:
-            figures.add(metrics.TENANT_COST, whose, cost / NANO)
-
     def gauge(self, edge: Edge) -> None:
         """Once a second: what is true now."""
+        self.fold()
         put = self.figures.put
         for model, live in edge.live.models.items():
             put(metrics.IN_FLIGHT, live.in_flight, (model,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -27,8 +26,7 @@ AGAIN_S = 5
 """For who is refused while the ledger is away."""
 
 
-@dataclass(slots=True)
-class Hold:
+class Hold(msgspec.Struct):
     """What one request holds, from its admission until it is settled. `entry` answers it."""
 
     id: str
@@ -43,7 +41,7 @@ class Hold:
     """What the engine must be told not to pass."""
     fallback: bool = False
     """Its budget is spent, and a cheaper model answers."""
-    headers: Headers = field(default_factory=list)
+    headers: Headers = []
 
 
 class Till:
@@ -93,7 +91,7 @@ class Till:
         limits on requests. Raises as `reserve` does, and nothing is held then."""
         bound = account.of(who)
         if not bound.accounts:
-            return replace(hold, entry=entry)
+            return msgspec.structs.replace(hold, entry=entry)
         self._release(hold)
         found = self._worst(request, entry, hold.prices(entry), policies)
         if (never := refusals.never(bound.levels, found)) is not None:
