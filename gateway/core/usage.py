@@ -119,7 +119,12 @@ def usual(found: Counts) -> Usage | None:
     prompt, completion, details = found.prompt_tokens, found.completion_tokens, found.prompt_tokens_details
     if prompt is None and completion is None:
         return None
-    return Usage(_count(prompt), _count(completion), _count(details.cached_tokens) if details is not None else None)
+    return Usage(_sane(prompt), _sane(completion), _sane(details.cached_tokens) if details is not None else None)
+
+
+def _sane(count: int | None) -> int | None:
+    """A figure that no request can have is not known."""
+    return count if count is not None and 0 <= count < 2**31 else None
 
 
 def _odd(data: bytes) -> Usage | None:
@@ -139,6 +144,5 @@ def _end_of_object(body: bytes, start: int) -> int:
 
 
 def _count(value: Any) -> int | None:
-    """A figure that no request can have is not known."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return int(value) if plain and 0 <= value < 2**31 else None
+    return _sane(int(value)) if plain and 0 <= value < 2**31 else None

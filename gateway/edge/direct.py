@@ -56,7 +56,8 @@ class DirectClient(Client):
         self._protocol, self._flow, self._transport = protocol, protocol.flow, protocol.transport
         self.endpoint = endpoint
         self._chunked = version != "1.0"
-        self._expects = protocol.expect_100_continue
+        expects = self.header(b"expect")
+        self._expects = expects is not None and expects.lower() == b"100-continue"
         self.keep_alive = keep_alive and self._chunked
         self.disconnected = self.response_complete = False
         self.message_event = _NOBODY_WAITS
@@ -182,8 +183,8 @@ class DirectClient(Client):
         self._watched = False
 
     async def _whole(self, status: int, headers: Headers, body: bytes, last: bool) -> None:
-        if self._protocol.flow.write_paused:
-            await self._protocol.flow.drain()
+        if self._flow.write_paused:
+            await self._flow.drain()
         self.keep_alive = self.keep_alive and not last
         head = self._head(status, headers, b"content-length: %d\r\n\r\n" % len(body))
         self._write([head + body] if len(body) < JOIN_BYTES else [head, body])
@@ -212,19 +213,14 @@ class DirectClient(Client):
         self._end()
 
     def _head(self, status: int, headers: Headers, end: bytes) -> bytes:
-        lines = [STATUS_LINE[status]]
-        for name, value in (*self._protocol.server_state.default_headers, *headers):
-            lines += (name, b": ", value, b"\r\n")
+        lines = [b"%b: %b\r\n" % header for header in headers]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        lines.append(end)
-        return b"".join(lines)
+        return b"".join((STATUS_LINE[status], self._protocol.usual_lines(), *lines, end))
 
     def _write(self, pieces: list[bytes]) -> None:
         if not self.disconnected:
-            self._protocol.transport.writelines(pieces) if len(pieces) > 1 else self._protocol.transport.write(
-                pieces[0]
-            )
+            self._transport.writelines(pieces) if len(pieces) > 1 else self._transport.write(pieces[0])
 
     def _end(self) -> None:
         self.response_complete = True

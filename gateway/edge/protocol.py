@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from gateway.core import errors
 from gateway.core.request import PATHS
 from gateway.edge.direct import DirectClient
+from gateway.edge.exchange import Exchange
 
 if TYPE_CHECKING:
     from gateway.edge.app import Edge
@@ -107,11 +108,13 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
         self._reading = None
         self._in_head = True
         self._head_bytes = 0
         self._idle_since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -153,13 +156,22 @@ class EdgeProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def _through_asgi(self) -> None:
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        url, headers = self.url, self.headers
         super().on_message_begin()  # makes the scope
-        self.url, self.expect_100_continue = url, expects
+        self.url = url
+        self.expect_100_continue = any(n == b"expect" and v.lower() == b"100-continue" for n, v in headers)
         self.headers = self.scope["headers"] = headers
         super().on_headers_complete()
 
     # -- the answer
+
+    def usual_lines(self) -> bytes:
+        """Of every answer's head: uvicorn makes them anew each second, with the date."""
+        state = self.server_state
+        if _usual.headers is not state.default_headers:
+            _usual.headers = state.default_headers
+            _usual.lines = b"".join([b"%b: %b\r\n" % header for header in _usual.headers])
+        return _usual.lines
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._serving = cycle
@@ -173,7 +185,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     async def _infer(self, client: DirectClient) -> None:
         try:
-            await self._edge.infer(client, client.endpoint)
+            await Exchange(self._edge, client, client.endpoint).run()
         except Exception:
             log.exception("an inference request failed")
             await client.refuse(errors.GatewayError("the gateway failed at this request: its log says why"), [])
@@ -192,6 +204,16 @@ class EdgeProtocol(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
         else:
             self._idle_since = self.loop.time()
+
+
+class _Usual:
+    """`lines` of `headers`."""
+
+    headers: list[tuple[bytes, bytes]] | None = None
+    lines = b""
+
+
+_usual = _Usual()
 
 
 def _until_close(app: Any, cycle: Any) -> Any:

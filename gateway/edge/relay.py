@@ -106,6 +106,8 @@ async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Fa
 
 
 async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int) -> bytes | Failure:
+    if inflate is None and (body := waits.connection.whole()) is not None:
+        return body if len(body) <= most else _too_long(most)
     pieces: list[bytes] = []
     size = 0
     while not waits.connection.ended:
@@ -122,8 +124,12 @@ async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int
         pieces.append(data)
         size += len(data)
         if size > most:
-            return Failure(Kind.BAD_ANSWER, f"the engine's answer is larger than {most} bytes")
+            return _too_long(most)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_long(most: int) -> Failure:
+    return Failure(Kind.BAD_ANSWER, f"the engine's answer is larger than {most} bytes")
 
 
 def _inflater(connection: Connection) -> Callable[[bytes], bytes] | None:

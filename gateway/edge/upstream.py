@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         "_keep",
         "_lingering",
         "_loop",
+        "_named",
         "_parser",
         "_paused",
         "_pool",
@@ -97,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._headless = headless
         self._header_bytes = 0
         self.headers: list[tuple[bytes, bytes]] = []
+        self._named: dict[bytes, bytes] = {}
         self.status = 0
         self.got_head = self.done = False
         self.ending = False
@@ -179,6 +181,10 @@ class Connection(asyncio.Protocol):
             self._take = None
         return not self._expired
 
+    def whole(self) -> bytes | None:
+        """All of the body, where it has come: as it does with the head of a short answer."""
+        return self._taken() if self.done and self._broken is None else None
+
     @property
     def ended(self) -> bool:
         """Whether all of the body has been taken."""
@@ -197,10 +203,7 @@ class Connection(asyncio.Protocol):
 
     def header(self, name: bytes) -> bytes:
         """The last value of the header `name` (lower case); empty when it is not there."""
-        for key, value in reversed(self.headers):
-            if key == name:
-                return value
-        return b""
+        return self._named.get(name, b"")
 
     def release(self) -> None:
         """The exchange is over: keep the connection when its answer was read to the end (or is about to end), else
@@ -215,6 +218,9 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(ENDING_S, self.abort)
         else:
             self.abort()
+
+    def rests(self) -> None:
+        self.idle_since = self._loop.time()
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -349,8 +355,8 @@ class Connection(asyncio.Protocol):
         if len(self.headers) > MOST_HEADERS:
             self._broken = UpstreamError("the answer's headers are too many")
             raise self._broken
-        names = [name for name, _ in self.headers]
-        self._framed = b"content-length" in names or b"transfer-encoding" in names
+        self._named = named = dict(self.headers)
+        self._framed = b"content-length" in named or b"transfer-encoding" in named
         self.got_head = True
         if self._headless or status in (204, 304):
             self._framed = self.done = True
@@ -418,7 +424,7 @@ class Pool:
         if self._retired or len(self._idle) >= MOST_IDLE:
             connection.abort()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.rests()
         self._idle.append(connection)
 
     def forget(self, connection: Connection) -> None:
