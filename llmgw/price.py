@@ -45,6 +45,8 @@ class Dated:
 
 def at(prices: tuple[Dated, ...], now: float) -> Price | None:
     """The one in force: the latest that has begun; None where none has."""
+    if not prices:
+        return None
     if len(prices) == 1:  # nearly always, and on every request
         only = prices[0]
         return only.price if only.since <= now else None

@@ -47,7 +47,9 @@ def next_after(asked: ModelEntry, tried: Collection[str], find: Find, who: Princ
 
 def refused(entry: ModelEntry, who: Principal, request: Request) -> GatewayError | None:
     """Why this request may not be answered by `entry`: what the client reads that asked for it by name."""
-    refusal = check_model(who, entry.name) or check_leaving(who, entry)
+    refusal = check_model(who, entry.name)
+    if refusal is None and entry.external is not None:
+        refusal = check_leaving(who, entry)
     if refusal is not None:
         return refusal
     if request.endpoint not in entry.kinds:

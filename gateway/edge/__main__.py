@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -75,11 +76,20 @@ async def serve() -> None:
     )
     sock = listener(this)
     await edge.start()
+    _collect_seldom()
     logging.getLogger(__name__).info("edge %s listens on %s", edge.id, sock.getsockname())
     try:
         await Server(config).serve(sockets=[sock])
     finally:
         await edge.stop()
+
+
+def _collect_seldom() -> None:
+    """A request leaves next to no cycles behind: its objects go with their last reference. Looking for some after every
+    700 new objects, among all that the process began with, costs more than what is found."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def main() -> None:

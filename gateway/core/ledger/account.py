@@ -51,7 +51,22 @@ def bound(scope: tuple[LevelLimits, ...], key: LevelLimits | None) -> Bound:
 
 
 def of(who: Principal) -> Bound:
-    return bound(who.scope.limits, who.limits)
+    """Found by what the two are, not by what they say: hashing a tree of limits costs more than all else here."""
+    scope, key = who.scope.limits, who.limits
+    if not scope and key is None:
+        return _UNBOUND
+    found = _bounds.get((id(scope), id(key)))
+    if found is None:
+        if len(_bounds) >= _MOST:
+            _bounds.clear()
+        found = _bounds[id(scope), id(key)] = scope, key, bound(scope, key)
+    return found[2]
+
+
+_UNBOUND = Bound((), (), False)
+_MOST = 4096
+_bounds: dict[tuple[int, int], tuple[tuple[LevelLimits, ...], LevelLimits | None, Bound]] = {}
+"""Each holds what it was found by, so that nothing else has the same ids meanwhile."""
 
 
 def account(level: LevelLimits) -> Account:

@@ -55,6 +55,12 @@ class Till:
         self._away: Allowance | None = None
         self._unseeded: dict[str, Allowance] = {}
 
+    def unlimited(self, id: str, at: float, who: Principal, entry: ModelEntry, policies: Policies) -> Hold | None:
+        """For whom nothing limits; None: `reserve`."""
+        if account.of(who).accounts:
+            return None
+        return Hold(id, entry, _prices(at, policies), time.monotonic())
+
     async def reserve(
         self,
         id: str,
@@ -69,13 +75,7 @@ class Till:
         """Let it in, for `entry` or, where a budget does not bear that, for `when_spent`; raises `RateLimited`,
         `BudgetSpent`, and `Unavailable` where limits cannot be checked. `at`: when it came (Unix seconds). `free`: it
         uses no tokens, and costs nothing."""
-
-        def prices(model: ModelEntry) -> Price | None:
-            found = price.at(model.prices, at)
-            return found if found is not None or policies.default_price.free else policies.default_price
-
-        began = time.monotonic()
-        bound = account.of(who)
+        prices, began, bound = _prices(at, policies), time.monotonic(), account.of(who)
         if not bound.accounts:
             return Hold(id, entry, prices, began)
         if free:
@@ -249,6 +249,17 @@ class Till:
             self._left[name] = max(0, money)
             if self._unseeded:
                 self._unseeded.pop(name, None)
+
+
+def _prices(at: float, policies: Policies) -> Callable[[ModelEntry], Price | None]:
+    """What a model costs a request that came `at`."""
+    usual = policies.default_price
+
+    def prices(model: ModelEntry) -> Price | None:
+        found = price.at(model.prices, at) if model.prices else None
+        return found if found is not None or usual.free else usual
+
+    return prices
 
 
 _FREE = Price()
