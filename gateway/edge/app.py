@@ -13,12 +13,13 @@ import msgspec
 import redis.asyncio as redis
 from redis.exceptions import RedisError
 
-from gateway.core import errors, ids, principal
+from gateway.core import errors, ids
 from gateway.core import request as requests
 from gateway.core.snapshot import PARTS, ModelEntry
 from gateway.edge import listing, others, tracing
 from gateway.edge import live as live_figures
 from gateway.edge.asgi import AsgiClient, Receive, Scope, Send
+from gateway.edge.callers import Callers
 from gateway.edge.client import Client, ClientLeft
 from gateway.edge.demand import Demands
 from gateway.edge.engine_metrics import EngineMetrics
@@ -49,7 +50,7 @@ class Edge:
 
     def __init__(self, machine: Machine, edge_id: str) -> None:
         self.id = edge_id
-        self.chat_secret = secrets.read_or_make(machine.secrets_dir, "chat")
+        self.callers = Callers(secrets.read_or_make(machine.secrets_dir, "chat"))
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
         ours = (machine.secrets_dir, machine.pki_dir)
         self.externals = Externals(self.fleet, ours, machine.ca_file)
@@ -145,9 +146,8 @@ class Edge:
             raise errors.UnknownPath(f"there is no {method} {path[:200]} here")
         if method not in ("GET", "HEAD"):
             raise errors.WrongMethod(f"{path[:200]} takes GET, not {method}", "GET")
-        token = principal.token_of(client.header(b"authorization"), client.header(b"x-api-key"))
         snapshot = self.snapshots.current
-        who = principal.resolve(token, snapshot.tenancy, self.chat_secret, now)
+        who = self.callers.of(client, snapshot.tenancy, now)
         return listing.answer(path, who, snapshot, self.model(listing.asked(path)))
 
     async def _ready(self, client: Client) -> None:

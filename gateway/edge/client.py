@@ -40,6 +40,10 @@ class Client(ABC):
         """The first of that name (lower case)."""
         return self._named.get(name)
 
+    def at_hand(self, most: int) -> bytes | None:
+        """All of the body, where it has come and is no larger than `most`."""
+        return None
+
     async def body(self, most: int) -> bytes:
         """All of it; raises `TooLarge`, `TooSlow`, `ClientLeft`."""
         self._refuse_declared(most)
@@ -69,6 +73,10 @@ class Client(ABC):
 
     @abstractmethod
     def unwatch(self) -> None: ...
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        """`whole` at once; False, and nothing is sent, where something is to be waited for."""
+        return False
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """The answer in one piece."""

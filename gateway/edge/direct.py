@@ -112,6 +112,9 @@ class DirectClient(Client):
 
     # -- the exchange's side
 
+    def at_hand(self, most: int) -> bytes | None:
+        return self._taken() if self._complete and self._size <= most else None
+
     async def body(self, most: int) -> bytes:
         self._refuse_declared(most)
         self._room = most
@@ -182,10 +185,20 @@ class DirectClient(Client):
     def unwatch(self) -> None:
         self._watched = False
 
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        if not self.body_read or self._flow.write_paused:
+            return False
+        self.opened = True
+        self._out(status, headers, body)
+        return True
+
     async def _whole(self, status: int, headers: Headers, body: bytes, last: bool) -> None:
         if self._flow.write_paused:
             await self._flow.drain()
         self.keep_alive = self.keep_alive and not last
+        self._out(status, headers, body)
+
+    def _out(self, status: int, headers: Headers, body: bytes) -> None:
         head = self._head(status, headers, b"content-length: %d\r\n\r\n" % len(body))
         self._write([head + body] if len(body) < JOIN_BYTES else [head, body])
         self._end()

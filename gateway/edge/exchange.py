@@ -147,9 +147,9 @@ class Exchange:
         if client.method != "POST":
             raise errors.WrongMethod(f"{client.path} takes POST, not {client.method}", "POST")
         snapshot = edge.snapshots.current
-        token = principal.token_of(client.header(b"authorization"), client.header(b"x-api-key"))
-        self.who = principal.resolve(token, snapshot.tenancy, edge.chat_secret, self.at)
-        self.raw = await client.body(snapshot.policies.max_body_bytes)
+        self.who = edge.callers.of(client, snapshot.tenancy, self.at)
+        raw = client.at_hand(snapshot.policies.max_body_bytes)
+        self.raw = raw if raw is not None else await client.body(snapshot.policies.max_body_bytes)
         self.request = requests.read(self.endpoint, self.raw)
         if self.request.metadata or client.header(tags.HEADER) is not None:
             self.tags = tags.read(self.request.metadata, (v for name, v in client.headers if name == tags.HEADER))
@@ -225,12 +225,17 @@ class Exchange:
     # -- dispatch
 
     async def _dispatch(self) -> None:
-        """To the model that was admitted; where it cannot answer, along its fallbacks. Never after content."""
+        """Through the model's door, where others may wait already, and to its replicas; where it cannot answer, along
+        its fallbacks. Never after content."""
         asked, tried = self.known(), [self.known().name]
         first: errors.GatewayError | None = None
         while True:
             try:
-                return await self._let_in(self.known())
+                entry, doors = self.known(), self.edge.doors
+                self.place = place = doors.enter(self, entry)
+                if place is not None and place.waits:
+                    await doors.wait(self, place)
+                return await Attempts(self, entry).run()
             except errors.GatewayError as e:
                 if not e.elsewhere or not self.led_on or self.tally.content_sent:
                     raise
@@ -270,14 +275,6 @@ class Exchange:
     def hop(self, said: str) -> None:
         if len(self.hops) < MOST_HOPS and said not in self.hops:
             self.hops.append(said[:300])
-
-    async def _let_in(self, entry: ModelEntry) -> None:
-        """Through the model's door, where others may wait already, and to its replicas."""
-        doors = self.edge.doors
-        self.place = place = doors.enter(self, entry)
-        if place is not None and place.waits:
-            await doors.wait(self, place)
-        await Attempts(self, entry).run()
 
     def first_content(self) -> None:
         """The stream's first content is there."""

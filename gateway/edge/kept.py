@@ -68,6 +68,12 @@ class Overheard:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        sent: bool = self._client.answer(status, headers, body)
+        if sent:
+            self._keeping.hear(body)
+        return sent
+
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         self._keeping.hear(body)
         await self._client.whole(status, headers, body)

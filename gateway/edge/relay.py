@@ -12,6 +12,7 @@ from gateway.core import chunk, errors, retry_after, sse, usage
 from gateway.core.retry import Failure, Kind
 from gateway.core.sieve import GARBAGE, gave_up, reported
 from gateway.core.snapshot import Policies
+from gateway.edge.client import Headers
 from gateway.edge.stream import Stream
 from gateway.edge.upstream import Connection
 from gateway.edge.waits import Waits
@@ -43,17 +44,23 @@ async def relay(exchange: Exchange, connection: Connection, policies: Policies) 
     assert exchange.request is not None
     if exchange.request.stream and connection.header(b"content-type").startswith(b"text/event-stream"):
         return await Stream(exchange, waits, inflate).run()
-    return await _whole(exchange, waits, inflate)
+    body = connection.whole() if inflate is None else None
+    answer = _whole(exchange, connection, body if body is not None else await _all(waits, inflate, MOST_WHOLE_BYTES))
+    if isinstance(answer, Failure):
+        return answer
+    if not exchange.client.answer(*answer):
+        await exchange.client.whole(*answer)
+    return None
 
 
-async def _whole(exchange: Exchange, waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Failure | None:
-    body = await _all(waits, inflate, MOST_WHOLE_BYTES)
+def _whole(exchange: Exchange, connection: Connection, body: bytes | Failure) -> tuple[int, Headers, bytes] | Failure:
+    """What the client gets for `body`, or why that is no answer."""
     if isinstance(body, Failure):
         return body
     counts = chunk.usual_answer(body) if len(body) <= READ_THROUGH_BYTES else None
     if counts is None and _ERROR.match(body):
         return reported(chunk.look(sse.Event(body)).error or chunk.error_of(None, body))
-    connection, client, tally = waits.connection, exchange.client, exchange.tally
+    tally = exchange.tally
     kind = connection.header(b"content-type") or b"application/json"
     assert exchange.request is not None
     if exchange.request.stream:
@@ -75,8 +82,7 @@ async def _whole(exchange: Exchange, waits: Waits, inflate: Callable[[bytes], by
     tally.content_sent = tally.finished = True
     if exchange.capture is not None:
         exchange.capture.add(body)
-    await client.whole(connection.status, [(b"content-type", kind), *exchange.answer_headers()], body)
-    return None
+    return connection.status, [(b"content-type", kind), *exchange.answer_headers()], body
 
 
 def _is_answer(body: bytes, framed: bool) -> bool:
@@ -106,8 +112,6 @@ async def _refused(waits: Waits, inflate: Callable[[bytes], bytes] | None) -> Fa
 
 
 async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int) -> bytes | Failure:
-    if inflate is None and (body := waits.connection.whole()) is not None:
-        return body if len(body) <= most else _too_long(most)
     pieces: list[bytes] = []
     size = 0
     while not waits.connection.ended:
@@ -124,12 +128,8 @@ async def _all(waits: Waits, inflate: Callable[[bytes], bytes] | None, most: int
         pieces.append(data)
         size += len(data)
         if size > most:
-            return _too_long(most)
+            return Failure(Kind.BAD_ANSWER, f"the engine's answer is larger than {most} bytes")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _too_long(most: int) -> Failure:
-    return Failure(Kind.BAD_ANSWER, f"the engine's answer is larger than {most} bytes")
 
 
 def _inflater(connection: Connection) -> Callable[[bytes], bytes] | None:
