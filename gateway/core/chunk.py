@@ -26,8 +26,7 @@ class EngineError:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """`content`: something a person would see, or an ending. `usage`: the raw value of that key."""
 
     content: bool = False
@@ -100,9 +99,9 @@ def look(event: sse.Event) -> Look:
     """What `event` says; an object of a shape that is not known counts as content, since the client must see it."""
     data = event.data
     if data is None:
-        return Look()
+        return _NOTHING
     if data.strip() == DONE:
-        return Look(done=True)
+        return _DONE
     try:
         chunk = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -120,6 +119,9 @@ def look(event: sse.Event) -> Look:
         content = content or any(k != "role" and bytes(v) not in _EMPTY for k, v in delta.items())
         both = both or ("reasoning" in delta and "reasoning_content" in delta)
     return Look(content, ended=ended, choices=len(choices), usage=chunk.usage, both_reasonings=both)
+
+
+_NOTHING, _DONE = Look(), Look(done=True)
 
 
 def error_of(error: Any, data: bytes = b"") -> EngineError:

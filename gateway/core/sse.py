@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one event. A stream with a longer one is ended with an error."""
@@ -21,8 +22,7 @@ class TooLong(ValueError):
     """An event passed the limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """`data` is the data lines joined by newlines; None where the event is comments only."""
 
     data: bytes | None

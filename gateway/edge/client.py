@@ -95,8 +95,9 @@ class Client(ABC):
     async def send(self, data: bytes) -> None:
         """A piece of an opened answer; waits while the client does not take it."""
 
-    def push(self, data: bytes) -> bool:
-        """`send` at once; False, and nothing is sent, where that is to be waited for."""
+    def push(self, data: bytes, framed: bytes = b"") -> bool:
+        """`send` at once; False, and nothing is sent, where that is to be waited for. `framed`: the same as an HTTP
+        chunk, for who sends such."""
         return False
 
     @abstractmethod

@@ -212,11 +212,11 @@ class DirectClient(Client):
         while not self.push(data):
             await self._protocol.flow.drain()
 
-    def push(self, data: bytes) -> bool:
+    def push(self, data: bytes, framed: bytes = b"") -> bool:
         if self._flow.write_paused:
             return False
         if data and not self.disconnected:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+            self._transport.write((framed or b"%x\r\n%b\r\n" % (len(data), data)) if self._chunked else data)
         return True
 
     async def close(self, data: bytes = b"") -> None:

@@ -82,8 +82,8 @@ class Overheard:
         self._keeping.hear(data)
         await self._client.send(data)
 
-    def push(self, data: bytes) -> bool:
-        sent: bool = self._client.push(data)
+    def push(self, data: bytes, framed: bytes = b"") -> bool:
+        sent: bool = self._client.push(data, framed)
         if sent:
             self._keeping.hear(data)
         return sent

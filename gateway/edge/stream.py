@@ -113,11 +113,11 @@ class Stream:
             else:
                 deadline = waits.deadline()
 
-    def _take(self, data: bytes) -> bool:
-        """A piece of the body, to the client at once. False where the task must wake: what is left to be sent lies in
-        `_ready`."""
+    def _take(self, data: bytes, framed: bytes) -> bool:
+        """A piece of the body, to the client at once, in the HTTP chunk that it came in (`framed`) where nothing of it
+        changes. False where the task must wake: what is left to be sent lies in `_ready`."""
         if self._inflate is not None:
-            data = self._inflate(data)
+            data, framed = self._inflate(data), b""
         now = time.perf_counter()
         gap, self._heard_at = now - self._heard_at, now
         self._gaps[0] += gap
@@ -132,7 +132,7 @@ class Stream:
                 return True
             block = self._sift(block)
             tally.events += sieve.events
-        if sieve.done or not self._push(block):
+        if sieve.done or not self._push(block, framed if block is data else b""):
             self._ready = block
             return False
         if self._capture is not None:

@@ -29,6 +29,9 @@ ENDING_S = 0.25
 """For the end of an answer of which no more is wanted, so that its connection can be kept."""
 
 
+Take = Callable[[bytes, bytes], bool]
+
+
 class UpstreamError(Exception):
     """The other side broke the connection or the protocol. `stale`: before a byte came, on a kept connection."""
 
@@ -84,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._deadline = 0.0
         self._expired = False
         self._used = False
-        self._take: Callable[[bytes], bool] | None = None
+        self._take: Take | None = None
         self.idle_since = self.poured_at = 0.0
         self.sending = False
         self._begin(False)
@@ -161,12 +164,13 @@ class Connection(asyncio.Protocol):
             if self._expired:
                 return None
 
-    async def pour(self, take: Callable[[bytes], bool], deadline: float) -> bool:
-        """Hand each piece of the body to `take` the moment it comes, while the caller sleeps: until `take` returns
+    async def pour(self, take: Take, deadline: float) -> bool:
+        """Hand each piece of the body to `take` the moment it comes, and where it came as one HTTP chunk, that as well
+        (`b""`: it did not), while the caller sleeps: until `take` returns
         False or raises, or the body ends. False when the clock passed `deadline`, which the caller puts off by
         `poured_at`, when the last piece came (0: none since)."""
         self.poured_at = 0.0
-        if self._buffer and not take(self._taken()):
+        if self._buffer and not take(self._taken(), b""):
             return True
         if self.done:
             return True
@@ -270,8 +274,8 @@ class Connection(asyncio.Protocol):
         if self._between and self._take is not None:
             size, _, rest = data.partition(b"\r\n")  # one whole chunk, as nearly always: the parser need not see it
             length = len(rest) - 2
-            if rest[-2:] == b"\r\n" and (size == b"%x" % length or size == b"%X" % length) and length > 0:
-                self._hand(rest[:-2])
+            if length > 0 and rest[-2:] == b"\r\n" and (size == b"%x" % length or size == b"%X" % length):
+                self._hand(rest[:-2], data)
                 return
         self._got_byte = True
         if not self.got_head:
@@ -289,7 +293,7 @@ class Connection(asyncio.Protocol):
         self._between = self._between and data.endswith(b"\n\r\n")  # which no line with a chunk's size does
         if self._take is not None:
             if self._buffer:
-                self._hand(self._taken())
+                self._hand(self._taken(), b"")
             if self.done or self._broken is not None:
                 self._wake()
         elif self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
@@ -303,11 +307,11 @@ class Connection(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
 
-    def _hand(self, piece: bytes) -> None:
+    def _hand(self, piece: bytes, chunk: bytes) -> None:
         self.poured_at = self._loop.time()
         assert self._take is not None
         try:
-            if self._take(piece):
+            if self._take(piece, chunk):
                 return
             self._take = None
             self._wake()
