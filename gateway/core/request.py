@@ -255,7 +255,7 @@ def _read_usual(body: bytes) -> _UsualChat | None:
 def _has_images(chat: _UsualChat) -> bool:
     for message in chat.messages or ():
         content = message.content
-        if type(content) is list and any(part.type in _IMAGES for part in content):
+        if isinstance(content, list) and any(part.type in _IMAGES for part in content):
             return True
     return False
 
