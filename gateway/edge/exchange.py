@@ -165,7 +165,7 @@ class Exchange:
         held = self.look is not None and await self.look.held()
         if not held:
             self._admit(entry)
-        self.hold = edge.till.unlimited(self.id, self.at, self.who, entry, snapshot.policies)
+        self.hold = edge.till.unlimited(self.id, self.at, self.who, entry, edge.snapshots.current.policies)
         if self.hold is None:
             self.hold = await self._reserve(self.who, self.request, entry, free=held)
         self.entry = entry = self.hold.entry
