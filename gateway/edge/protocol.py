@@ -60,8 +60,9 @@ class EdgeProtocol(HttpToolsProtocol):
                 self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:
-        if self._busy:  # an answer is under way: nothing may be written into it
-            self.transport.close()
+        reading = self._reading
+        if self._busy and (reading is None or reading is not self._serving or reading.opened):
+            self.transport.close()  # an answer is under way: nothing may be written into it
         elif self._head_bytes > MOST_HEAD_BYTES or len(self.headers or ()) > MOST_HEADERS:
             self.transport.write(_TOO_LONG)
             self.transport.close()
