@@ -242,7 +242,7 @@ def _read_usual(body: bytes) -> _UsualChat | None:
         return None
     for message in found.messages:
         content = message.content
-        if type(content) is str:
+        if isinstance(content, str):
             continue
         if content is None:
             if message.role == "user":

@@ -17,10 +17,12 @@ KEY = "llmgw_" + "k" * 43
 def asking(key: str, header: bytes = b"authorization") -> AsgiClient:
     value = (b"Bearer " if header == b"authorization" else b"") + key.encode()
 
-    async def nothing(*_: object) -> dict[str, object]:
+    async def receive() -> dict[str, object]:
         return {}
 
-    return AsgiClient({"method": "POST", "path": "/", "headers": [(header, value)]}, nothing, nothing)
+    async def send(_: object) -> None: ...
+
+    return AsgiClient({"method": "POST", "path": "/", "headers": [(header, value)]}, receive, send)
 
 
 def tenancy(*keys: str, expires_at: float | None = None) -> Tenancy:
