@@ -48,6 +48,25 @@ class NodeRow(serializers.Serializer[Any]):
     last_seen = serializers.DateTimeField(allow_null=True)
 
 
+class EngineRow(serializers.Serializer[Any]):
+    node = serializers.CharField()
+    engine = serializers.CharField()
+    version = serializers.CharField(allow_null=True)
+    build = serializers.CharField(allow_null=True)
+    state = serializers.CharField(help_text="ready, installing, problem, absent")
+    problem = serializers.CharField(allow_null=True)
+    installing = serializers.CharField(allow_null=True, help_text="what its installation does now")
+    wanted = serializers.CharField(allow_null=True, help_text="the version that the settings want there")
+    chosen = serializers.CharField(help_text="the build that was chosen; auto: what the hardware runs")
+    builds = serializers.ListField(child=serializers.CharField(), help_text="those that may be chosen")
+    tested_with = serializers.CharField(allow_null=True, help_text="real, or a stand-in")
+
+
+class EngineBuild(serializers.Serializer[Any]):
+    engine = serializers.CharField()
+    build = serializers.CharField(help_text="auto, none, or one by name")
+
+
 class ReplicaRow(serializers.Serializer[Any]):
     replica = serializers.CharField()
     model = serializers.CharField()
@@ -164,6 +183,15 @@ class Nodes(GenericViewSet[Any]):
         nodes.label(node_id=node, changes=asked.validated_data["labels"], actor=actor_of(request))
         return Response(selectors.node(node))
 
+    @extend_schema(parameters=[_NODE], request=EngineBuild, responses=OpenApiTypes.OBJECT)
+    @action(detail=True, methods=["post"], url_path="engine-build")
+    def engine_build(self, request: Request, node: str) -> Response:
+        """Chooses which build of an engine it installs; it is told at once."""
+        asked = EngineBuild(data=request.data)
+        asked.is_valid(raise_exception=True)
+        nodes.engine_build(node_id=node, actor=actor_of(request), **asked.validated_data)
+        return Response(selectors.node(node))
+
     @extend_schema(parameters=[_NODE, _LINES], responses=LogLines)
     @action(detail=True, methods=["get"])
     def logs(self, request: Request, node: str) -> Response:
@@ -225,6 +253,17 @@ class Replicas(GenericViewSet[Any]):
         return Response({"lines": logs.of_replica(replica, _lines(request))})
 
 
+class Engines(GenericViewSet[Any]):
+    """What each node has to run models with, and what is being installed."""
+
+    serializer_class = EngineRow
+
+    @extend_schema(parameters=[OpenApiParameter("engine", str, description="of this one only")], responses=EngineRow(many=True))  # fmt: skip # noqa: E501
+    def list(self, request: Request) -> Response:
+        rows = self.paginate_queryset(selectors.engines(request.query_params.get("engine")))
+        return self.get_paginated_response(EngineRow(rows, many=True).data)
+
+
 class Certificates(GenericViewSet[Any]):
     """Nodes' certificates. They are issued by a join code, or by `llmgw cert issue` where the key may be written."""
 
@@ -268,6 +307,7 @@ def _lines(request: Request) -> int:
 
 routes = [
     ("nodes", Nodes, "node"),
+    ("engines", Engines, "engine"),
     ("replicas", Replicas, "replica"),
     ("certificates", Certificates, "certificate"),
     ("placements", Placements, "placement"),

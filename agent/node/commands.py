@@ -24,7 +24,7 @@ from agent.node.linux import reap
 from agent.node.settings import Settings, read
 from agent.node.status import look, refusal
 from agent.node.supervisor import Supervisor
-from agent.node.this_machine import ThisMachine, card_watch, context, ways
+from agent.node.this_machine import EnginesHere, ThisMachine, card_watch, context, ways
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -77,6 +77,34 @@ def doctor(args: argparse.Namespace) -> int:
             advice = f" ({f.reason.command})" if f.reason.command else ""
             print(f"{_MARKS[f.level]} {f.check}: {f.reason.sentence}{advice}")
     return 1 if any(f.level is Level.PROBLEM for f in found) else 0
+
+
+def engine_check(args: argparse.Namespace) -> int:
+    from agent.node.engine_check import check
+
+    path = args.bin
+    if path is None:
+        home = open_home(args.home)
+        settings = _settings(home)
+        if settings is None:
+            return 2
+        path = EnginesHere(home, settings).path(args.engine)
+        if path is None:
+            return _fail(f"{args.engine} is not installed on this node: name its program with --bin")
+    found = check(args.engine, path)
+    if args.json:
+        print(msgspec.json.encode(found).decode())
+    elif found.problem is not None:
+        return _fail(found.problem.sentence)
+    else:
+        print(f"{found.engine} {found.version or ''} {found.bin}: {len(found.flags)} flags".replace("  ", " "))
+        for device in found.devices or ():
+            print(f"  {device}")
+        for flag in found.unknown:
+            print(f"✗ it does not know {flag}, which llmgw builds")
+        if not found.unknown:
+            print("✓ it knows all that llmgw builds")
+    return 1 if found.problem is not None or found.unknown else 0
 
 
 def stop_engines(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ llmgw-agent join CODE --home /var/lib/llmgw-agent
 llmgw-agent run --home /var/lib/llmgw-agent
 llmgw-agent status --home DIR --json
 llmgw-agent doctor --home DIR
+llmgw-agent engine-check vllm --bin /opt/vllm/bin/vllm
 llmgw-agent stop-engines --home DIR
 """
 
@@ -42,6 +43,11 @@ def _parser() -> argparse.ArgumentParser:
 
     doctor = _verb(verbs, "doctor", commands.doctor, "look for what is wrong with this node")
     doctor.add_argument("--json", action="store_true")
+
+    engine = _verb(verbs, "engine-check", commands.engine_check, "whether an engine takes the flags llmgw builds")
+    engine.add_argument("engine", metavar="ENGINE")
+    engine.add_argument("--bin", metavar="PATH", help="its program or interpreter; else the one that this node uses")
+    engine.add_argument("--json", action="store_true")
 
     _verb(verbs, "stop-engines", commands.stop_engines, "end every engine of this home, gracefully")
 

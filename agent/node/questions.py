@@ -13,6 +13,7 @@ from agent.core.doctor import findings
 from agent.node import examination, logs
 from agent.node.context import Context
 from agent.node.edits import Edits
+from agent.node.engine_check import check
 from agent.node.settings import Settings, read
 from agent.node.supervisor import Supervisor
 from agent.wire.facts import NodeFacts
@@ -48,6 +49,7 @@ class Questions:
             "log": self._log_tail,
             "doctor": self._doctor,
             "weights": self._weights,
+            "engine_check": self._engine_check,
         }
         kind = kinds.get(question.kind)
         if kind is None:
@@ -96,6 +98,15 @@ class Questions:
 
     def _weights(self, args: dict[str, Any]) -> dict[str, Any]:
         return {"folder": str(self._ctx.weights.folder), "files": self._ctx.weights.listed()[:1000]}
+
+    def _engine_check(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Of an engine that this node uses; which program that is is not for whoever asks to say."""
+        engine = str(args.get("engine", ""))
+        path = self._ctx.engine_path(engine)
+        if path is None:
+            raise Unanswerable(f"{engine[:40]!r} is not installed on this node")
+        found: dict[str, Any] = msgspec.to_builtins(check(engine, path))
+        return found
 
 
 def _fitting(lines: tuple[str, ...]) -> list[str]:

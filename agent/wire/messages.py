@@ -103,7 +103,8 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`kind`: "log" {shard_id | "agent", lines}, "doctor", "weights". Bounded, idempotent, may be lost."""
+    """`kind`: "log" {shard_id | "agent", lines}, "doctor", "weights", "engine_check" {engine}.
+    Bounded, idempotent, may be lost."""
 
     id: str
     kind: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleet.selectors.demand import starts
 from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
+from fleet.selectors.engines import engines
 from fleet.selectors.explaining import explain_placement
 from fleet.selectors.serving import endpoints, model_states
 from fleet.selectors.system import system
@@ -12,6 +13,7 @@ from fleet.selectors.world import load_wanted, load_world
 __all__ = [
     "certificates",
     "endpoints",
+    "engines",
     "events",
     "explain_placement",
     "load_wanted",

@@ -16,6 +16,7 @@ from agent.wire.facts import PcieFacts, device_name
 from fleet import models
 from fleet.core import world as core
 from fleet.core.replica import State
+from fleet.selectors import engines
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -61,9 +62,7 @@ def node(node_id: str) -> dict[str, Any]:
         "joined_at": row.created_at,
         "generation": row.generation,
         "taken_generation": row.taken_generation,
-        "engine_details": [
-            {"name": e.name, "version": e.version, "build": e.build, "problem": e.problem} for e in facts.engines or ()
-        ],
+        "engine_details": [{"name": r["engine"], **r} for r in engines.of_node(row, facts)],
         "gpu_details": [
             {
                 "index": g.index,

@@ -49,6 +49,8 @@ STATES = {
     "ok": ("good", '<path d="M3 8.5 6.5 12 13 4.5"/>'),
     "pending": ("busy", '<circle cx="8" cy="8" r="5" stroke-dasharray="2 2.2"/>'),
     "fetching": ("busy", '<path d="M8 2.5v8M4.5 7 8 10.5 11.5 7M3 13.5h10"/>'),
+    "installing": ("busy", '<path d="M8 2.5v8M4.5 7 8 10.5 11.5 7M3 13.5h10"/>'),
+    "absent": ("idle", '<circle cx="8" cy="8" r="5" stroke-dasharray="2 2.2"/>'),
     "starting": ("busy", '<circle cx="8" cy="8" r="5"/><path d="M8 3a5 5 0 0 1 0 10z" fill="currentColor"/>'),
     "loading": ("busy", '<circle cx="8" cy="8" r="5"/><path d="M8 8V3a5 5 0 0 1 5 5z" fill="currentColor"/>'),
     "backoff": ("busy", '<path d="M12.5 5.5A5 5 0 1 0 13 9M13 2.5v3.3H9.7"/>'),

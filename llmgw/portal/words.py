@@ -41,6 +41,8 @@ STATES: dict[str, str | Promise] = {
     "warning": _("warning"),
     "invalid": _("cannot be read"),
     "unsettled": _("undecided engines"),
+    "installing": _("being installed"),
+    "absent": _("not there"),
     "unknown": _("unknown"),
 }
 

@@ -162,6 +162,13 @@ def serving() -> Iterator[Releases]:
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True
 
+        def do_HEAD(self) -> None:
+            """Of a package: without ranges, so that it is fetched whole."""
+            name = unquote(self.path).rsplit("/", 1)[-1]
+            self.send_response(200 if name in releases.packages else 404)
+            self.send_header("Content-Length", str(len(releases.packages.get(name, (b"", ""))[0])))
+            self.end_headers()
+
         def log_message(self, *args: object) -> None:
             pass
 

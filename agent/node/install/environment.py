@@ -25,6 +25,7 @@ from agent.plans.steps import Environment, KnownFile, Plan, ReleaseFile
 
 UV = "0.13.9"
 LIST = "llmgw-requirements.txt"
+_OF_TORCH = ("torch", "torchvision", "torchaudio", "torchao", "triton", "pytorch-triton")
 _A_DAY_S = 86400.0
 _LONG_S = 7200.0
 _TAIL = 400
@@ -96,7 +97,7 @@ class Builder:
             (
                 *("pip", "compile", str(asked), "-o", str(listed), "--generate-hashes", "--no-header"),
                 *("--no-annotate", "--python", str(listed.parent / "bin" / "python"), "--exclude-newer", before),
-                *("--emit-index-annotation", *self._torch(step)),
+                *("--emit-index-annotation", *self._torch(step), *self._undated(step)),
             ),
             env,
             "what it is made of could not be resolved",
@@ -105,6 +106,12 @@ class Builder:
 
     def _torch(self, step: Environment) -> tuple[str, ...]:
         return ("--torch-backend", step.torch) if step.torch else ()
+
+    def _undated(self, step: Environment) -> tuple[str, ...]:
+        """PyTorch's own index does not say when a file came, and uv would take none of them. vLLM pins them all."""
+        return (
+            tuple(a for name in _OF_TORCH for a in ("--exclude-newer-package", f"{name}=false")) if step.torch else ()
+        )
 
     def _uv(self, progress: Progress) -> Path:
         folder = self.folders.root / f".uv-{UV}"

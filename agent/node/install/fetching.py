@@ -75,9 +75,13 @@ class Fetching:
         progress(f"downloading {found.name}{size}")
         weights = Weights(self.folder, retry_s=self.retry_s)
         try:
-            return asyncio.run(weights.fetch(Source(found.url, found.sha256, found.size_bytes), share))
+            path = asyncio.run(weights.fetch(Source(found.url, found.sha256, found.size_bytes), share))
         except WeightsError as e:
             raise Failed("not_fetched", str(e)) from None
+        named = path.with_name(found.name)  # an address writes a wheel's `+` otherwise, and its name is its version
+        if named != path and not named.exists():
+            named.hardlink_to(path)
+        return named
 
     def locate(self, file: File) -> Found:
         """Raises `Failed`."""

@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +21,8 @@ from agent.node.home import write_atomically
 from agent.node.install import in_use
 from agent.node.install.fetching import Sources
 from agent.node.install.folders import Folders, open_folders
-from agent.node.install.worker import INSTALL, LOOK, REMOVE, Doing, Done, Job, Line, Lost
+from agent.node.install.worker import INSTALL, LOOK, REMOVE, Done, Job, Lost
+from agent.node.install.working import work
 from agent.plans import plans
 from agent.plans.outcome import AUTO, Nothing, Outcome
 from agent.plans.steps import Plan
@@ -119,16 +118,28 @@ class Installer:
     async def _install(self, folders: Folders, plan: Plan, outcomes: Mapping[str, Outcome], driver: str | None) -> None:
         _log.info("engine %s is installed", installing.key_of(plan))
 
+        later: asyncio.TimerHandle | None = None
+
+        def tell() -> None:
+            nonlocal later
+            later = None
+            self._tell(folders, outcomes, driver)
+
         def words(said: str) -> None:
+            """Not more often than a report is worth, and the newest not later than that."""
+            nonlocal later
             self._doing = (plan, said)
-            if time.monotonic() - self._told_at >= _TELL_EVERY_S:
-                self._tell(folders, outcomes, driver)
+            if later is None:
+                wait_s = max(0.0, self._told_at + _TELL_EVERY_S - time.monotonic())
+                later = asyncio.get_running_loop().call_later(wait_s, tell)
 
         words("beginning")
         try:
             result = await self._work(INSTALL, plan, words)
         finally:
             self._doing = None
+            if later is not None:
+                later.cancel()
         key = installing.key_of(plan)
         if isinstance(result, Done):
             _log.info("engine %s is installed as %s", key, result.path)
@@ -162,50 +173,20 @@ class Installer:
             ways.uv,
             ways.retry_s,
         )
-        env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        if ways.import_from is not None:
-            env["PYTHONPATH"] = ways.import_from
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "agent.node.install.worker"),
-            env=env,
-            cwd="/",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        result: Done | Lost | None = None
-        try:
-            process.stdin.write(msgspec.json.encode(job))
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                await process.stdin.drain()
-            process.stdin.close()
-            async for line in process.stdout:
-                match msgspec.json.decode(line, type=Line):
-                    case Doing(said) if words is not None:
-                        words(said)
-                    case Done() | Lost() as found:
-                        result = found
-            status = await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        if result is not None:
-            return result
-        return Lost(Reason("worker_died", f"the installing process ended with status {status}"))
+        return await work(job, ways.import_from, words)
 
     def _outcomes(self, facts: NodeFacts) -> dict[str, Outcome]:
         """Of every engine that the control plane named. Before it has, nothing is decided."""
         if self._options is None or self._options.engines is None:
             return {}
-        without = self.ways.left_out | self.have(facts)
-        return {
-            engine: Nothing()
-            if engine in without
-            else plans(engine, facts, version, self._options.builds.get(engine, AUTO))
-            for engine, version in self._options.engines.items()
-        }
+        have = self.have(facts)
+        outcomes: dict[str, Outcome] = {}
+        for engine, version in self._options.engines.items():
+            build = self._options.builds.get(engine, AUTO)
+            # What the node has already is enough, unless somebody chose a build for it.
+            without = engine in self.ways.left_out or (engine in have and build == AUTO)
+            outcomes[engine] = Nothing() if without else plans(engine, facts, version, build)
+        return outcomes
 
     def _find(self, folders: Folders) -> None:
         """What is on the disk, with what is known of it."""
@@ -221,7 +202,7 @@ class Installer:
         told = tuple(f for f in facts if f is not None)
         if not outcomes or told == self._told:
             return
-        write_atomically(folders.state, msgspec.json.encode(told), 0o644)
+        _put(folders.state, msgspec.json.encode(told))
         self._told, self._told_at = told, time.monotonic()
         self.changed()
 
@@ -232,6 +213,13 @@ def read_state(root: Path) -> tuple[EngineFacts, ...]:
         return msgspec.json.decode((root / "state.json").read_bytes(), type=tuple[EngineFacts, ...])
     except (OSError, msgspec.MsgspecError):
         return ()
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Whole, but not made to last: it is told anew by the next agent, and the event loop waits for this."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
 
 
 def _read_tries(folders: Folders) -> dict[str, Tried]:

@@ -78,7 +78,7 @@ def _shown(found: dict[str, Any]) -> None:
             shown = _size(value) if name.endswith("_bytes") else value
             print(f"{name.removesuffix('_bytes').replace('_', ' ') + ':':<20} {cell(shown)}")
     for name, heading, columns in (
-        ("engine_details", "engines", ("name", "version", "build", "problem")),
+        ("engine_details", "engines", ("name", "version", "build", "state", "chosen", "problem")),
         ("gpu_details", "GPUs", ("device", "name", "gpu_class", "temperature_c", "pcie", "numa_node", "problem")),
         ("rdma_ports", "RDMA ports", ("port", "kind", "active", "rate_gbps", "netdev", "gid_index", "subnet_manager")),
         ("running", "replicas", ("replica", "model", "profile", "state", "port", "reason")),

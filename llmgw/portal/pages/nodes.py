@@ -110,10 +110,17 @@ def change(request: HttpRequest, node: str) -> HttpResponse:
         case "drain":
             actions.drain(node_id=node, actor=actor)
             messages.success(request, _("What runs on %(name)s moves elsewhere, where there is room.") % {"name": node})
+        case "engine":
+            engine, build = str(request.POST.get("engine")), str(request.POST.get("build"))
+            actions.engine_build(node_id=node, engine=engine, build=build, actor=actor)
+            told = {"name": node, "engine": engine, "build": build}
+            messages.success(request, _("%(name)s is told: %(engine)s, build %(build)s.") % told)
         case "remove":
             return _remove(request, node, actor)
         case other:
-            raise Invalid("bad_change", f"a node is cordoned, uncordoned, drained or removed, not {other!r}")
+            raise Invalid(
+                "bad_change", f"a node is cordoned, uncordoned, drained, removed or given an engine, not {other!r}"
+            )
     return redirect("portal:nodes-one", node=node)
 
 

@@ -208,7 +208,7 @@
   let asking = false;
   async function refresh() { // this page's own part is asked for again
     const part = document.querySelector("[data-fresh]");
-    if (!part || asking) return;
+    if (!part || asking || document.activeElement?.closest("[data-fresh] form")) return; // somebody chooses in it
     asking = true;
     const fresh = await page(location.href).catch(() => null);
     asking = false;
