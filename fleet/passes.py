@@ -6,11 +6,11 @@ import contextlib
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import transaction
 
-from fleet import apply, events, keeping, nudges
+from fleet import apply, events, keeping, nudges, scaling
 from fleet.actions import asking
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
@@ -68,7 +68,8 @@ def _attempt() -> tuple[int, frozenset[str]]:
     now = time.time()
     world = load_world(now)
     asking.asked(world.demand)
-    plan = reconcile.plan(world, load_wanted(), now)
+    wanted = load_wanted()
+    plan = reconcile.plan(replace(world, targets=scaling.targets(world, wanted, now)), wanted, now)
     held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
     if held is None:
         raise apply.Stale("another plans now")

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
+
 from agent.wire.reason import Reason
 from catalog import selectors as catalog
 from catalog.selectors import Entry
+from fleet import models
+from fleet.core import scale
 from fleet.core.replica import State
-from fleet.selectors import details
+from fleet.core.world import Demand, WantedModel
+from fleet.selectors import demand, details
 from fleet.selectors.explaining import explain_placement
 from fleet.selectors.waiting import ended, on_demand
+from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import NotFound, Refusal
+from llmgw.durations import written as duration
+from llmgw.zones import known
 
 MOST = 3
+SCALED = "scaled"
+"""The state in a history's lines that are about the number of replicas, and about none of them."""
 
 
 def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
@@ -36,13 +46,42 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     except Refusal as e:
         return (Reason("not_placed", f"{name} does not serve", show), *e.problems)
     one_more = Reason("one_more", placement["answer"], f"llmgw explain-placement {name}")
-    wanted = entry.definition.scaling.min
+    count, changes = number(entry, len(replicas))
+    wanted = max(count.replicas, entry.definition.scaling.min)
     if ready:
         some = f"{ready} of the {wanted} replicas that are wanted" if wanted >= ready else f"{ready} replicas"
         answer = Reason("serving", f"{name} serves: {some} can be asked", f"llmgw replica list --model {name}")
     else:
         answer = Reason("not_serving", f"{name} does not serve: none of its {len(replicas)} replicas is ready", show)
-    return (answer, *keep_from_serving(entry, replicas, placement), *((one_more,) if replicas else ()))
+    return (
+        answer,
+        *keep_from_serving(entry, replicas, placement),
+        *(() if count.reason.code in ("wanted", "none_wanted") else (count.reason,)),
+        *changes,
+        *((one_more,) if replicas else ()),
+    )
+
+
+def number(entry: Entry, replicas: int) -> tuple[scale.Count, tuple[Reason, ...]]:
+    """How many replicas are wanted now and why, and the last time that the load moved that number."""
+    assert entry.definition is not None
+    now, settings = timezone.now(), cluster_settings.in_force()
+    told = demand.read(now.timestamp())
+    count = scale.count(
+        WantedModel(entry.definition, entry.stopped),
+        told.demand.get(entry.name, Demand()),
+        now.timestamp(),
+        settings.serving,
+        zone=known(cluster_settings.time_zone(settings)),
+        running=replicas > 0,
+        heard=told.heard,
+    )
+    last = models.ReplicaEvent.objects.filter(model=entry.name, state=SCALED).first()
+    if last is None:
+        return count, ()
+    ago = (now - last.at).total_seconds()
+    sentence = f"{duration(round(ago))} ago its load moved it {last.reason}"
+    return count, (Reason(SCALED, sentence, f"llmgw scale {entry.name}"),)
 
 
 def keep_from_serving(entry: Entry, replicas: list[dict[str, Any]], placement: dict[str, Any]) -> tuple[Reason, ...]:

@@ -24,6 +24,7 @@ STATES: dict[str, str | Promise] = {
     "engine_failed": _("the engine failed"),
     "timed_out": _("timed out"),
     "lost": _("lost"),
+    "scaled": _("scaled"),
     "no_capacity": _("no capacity"),
     "away": _("away"),
     "refused": _("refused"),

@@ -74,7 +74,10 @@ class FleetSettings:
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
     that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew. A model
     that loads on demand keeps its card for `swap_min_residence_s` (None: as long as its starts take here); then it goes
-    for another when it was not asked for `swap_idle_s`, or when the other has waited for `swap_max_wait_s`."""
+    for another when it was not asked for `swap_idle_s`, or when the other has waited for `swap_max_wait_s`. Between its
+    min and max a model gets one replica more when requests have waited at all of them for `scale_up_after_s`, at most
+    one each `scale_pause_s`, and loses one when for `scale_down_after_s` one less would have been busy to
+    `scale_down_share` at most."""
 
     heartbeat_s: Heartbeat = 2.0
     node_lost_s: Seconds = 20.0
@@ -89,6 +92,10 @@ class FleetSettings:
     swap_min_residence_s: Seconds | None = None
     swap_idle_s: Seconds = 10.0
     swap_max_wait_s: Seconds = 120.0
+    scale_up_after_s: Seconds = 10.0
+    scale_pause_s: Seconds = 30.0
+    scale_down_after_s: Seconds = 300.0
+    scale_down_share: Share = 0.6
 
 
 @dataclass(frozen=True, slots=True)
