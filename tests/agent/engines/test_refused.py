@@ -42,7 +42,7 @@ def spellings(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(spellings(), st.lists(st.sampled_from(("--enforce-eager", "0.9", "--seed", "7")), max_size=3))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_refused_flag_is_refused_in_any_spelling(spelling: tuple[str, list[str]], before: list[str]) -> None:
     engine, args = spelling
     assert "flag_refused" in codes(engine, args=(*before, *args))
