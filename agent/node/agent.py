@@ -20,16 +20,20 @@ from agent.node import discovery, kept
 from agent.node.context import Context
 from agent.node.discovery import Surroundings
 from agent.node.edits import Edits
+from agent.node.examination import Noted
 from agent.node.home import write_atomically
 from agent.node.install.installer import Installer, Ways
 from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.questions import Questions
+from agent.node.renewal import NotRenewed, Renewal
 from agent.node.supervisor import Supervisor
 from agent.node.this_machine import have
 from agent.wire.facts import HolderFacts, NodeFacts
 from agent.wire.messages import (
     Answer,
+    Certified,
+    Certify,
     Desired,
     Heartbeat,
     Hello,
@@ -44,6 +48,7 @@ from agent.wire.messages import (
 _log = logging.getLogger("llmgw.agent")
 
 _WELCOME_S = 10.0
+_CERTIFIED_S = 30.0
 _STEADY_S = 5.0
 """A connection that lasted this long counts as a success, and the next failure as the first."""
 _FACTS_EVERY_S = 30.0
@@ -82,6 +87,7 @@ class Agent:
         link: Link,
         surroundings: Surroundings,
         edits: Edits | None = None,
+        renewal: Renewal | None = None,
         jitter: Callable[[], float] = random.random,
         ways: Ways | None = None,
     ) -> None:
@@ -90,6 +96,8 @@ class Agent:
         self._link = link
         self._surroundings = surroundings
         self._edits = edits
+        self._renewal = renewal
+        self._certified: asyncio.Future[Certified] | None = None
         self._installer = None if ways is None else Installer(ways, self._latest_facts, have, self._told_engines)
         """None: nothing is installed on this node."""
         self._link_told: tuple[str, str | None, str | None] = ("unknown", None, None)
@@ -109,7 +117,7 @@ class Agent:
         """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
         """The control plane's clock less this node's, at the last welcome."""
-        self._questions = Questions(ctx, self.supervisor, self._latest_facts, lambda: self.server_skew_s, edits)
+        self._questions = Questions(ctx, self.supervisor, self._latest_facts, self._noted, edits)
 
     async def run(self) -> None:
         """Until it is cancelled, or is to start again on other settings. Engines are left as they are then."""
@@ -183,7 +191,9 @@ class Agent:
         await connection.send(await self._report())
         self._tell("connected")
         _log.info("connected; this node's engines listen on %s", self._address)
-        works = (self._listen(connection), self._heartbeats(connection), self._facts(connection))
+        works = [self._listen(connection), self._heartbeats(connection), self._facts(connection)]
+        if self._renewal is not None:
+            works.append(self._renewals(connection, self._renewal))
         tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -220,6 +230,9 @@ class Agent:
                             task = asyncio.create_task(self._answer(connection, message))
                             answering.add(task)
                             task.add_done_callback(answering.discard)
+                    case Certified():
+                        if self._certified is not None and not self._certified.done():
+                            self._certified.set_result(message)
                     case Refused():
                         raise Turned(message)
                     case _:
@@ -232,6 +245,35 @@ class Agent:
         answer: Answer = await self._questions.answer(question)
         with contextlib.suppress(LinkLost):
             await connection.send(answer)
+
+    async def _renewals(self, connection: Connection, renewal: Renewal) -> None:
+        """Asks for the next certificate when it is time, and again until it is there."""
+        while True:
+            before = renewal.problem
+            try:
+                if renewal.due(self._ctx.clock.wall() + (self.server_skew_s or 0.0)):
+                    longer_s = await self._renewed(connection, renewal)
+                    _log.info("the node's certificate is good for %.0f more days now", longer_s / 86400)
+                renewal.problem = None
+            except NotRenewed as e:
+                renewal.problem = str(e)
+                _log.warning("the node's certificate was not renewed: %s", e)
+            if renewal.problem != before:
+                self._tell(*self._link_told)
+            await asyncio.sleep(renewal.every_s * (1 + self._jitter() / 2))
+
+    async def _renewed(self, connection: Connection, renewal: Renewal) -> float:
+        self._certified = asyncio.get_running_loop().create_future()
+        await connection.send(Certify(renewal.request()))
+        try:
+            answer = await asyncio.wait_for(self._certified, _CERTIFIED_S)
+        except TimeoutError:
+            raise NotRenewed(
+                f"the control plane did not answer within {_CERTIFIED_S:g} s; an old one knows no renewal"
+            ) from None
+        if answer.certificate is None:
+            raise NotRenewed(answer.problem or "the control plane refused it without a reason")
+        return renewal.take(answer.certificate)
 
     async def _facts(self, connection: Connection) -> None:
         """A report whenever facts have changed. Apart from heartbeats: a driver that hangs must not silence them."""
@@ -366,11 +408,16 @@ class Agent:
             "code": code,
             "at": self._ctx.clock.wall(),
             "settings_problem": self._edits.problem if self._edits is not None else None,
+            "skew_s": self.server_skew_s,
+            "renewal_problem": self._renewal.problem if self._renewal is not None else None,
         }
         try:
             self._ctx.home.status.write_bytes(msgspec.json.encode(body))
         except OSError as e:
             _log.info("the status could not be written: %s", e)
+
+    def _noted(self) -> Noted:
+        return Noted(self.server_skew_s, self._renewal.problem if self._renewal is not None else None)
 
     def _tell_edit(self) -> None:
         assert self._edits is not None

@@ -21,8 +21,9 @@ from agent.node.edits import Edits
 from agent.node.home import Home, HomeTaken, only_agent, open_home
 from agent.node.link import LinkLost, WebsocketLink
 from agent.node.linux import reap
+from agent.node.renewal import Renewal
 from agent.node.settings import Settings, read
-from agent.node.status import look, refusal
+from agent.node.status import look, noted, refusal
 from agent.node.supervisor import Supervisor
 from agent.node.this_machine import EnginesHere, ThisMachine, card_watch, context, ways
 
@@ -69,7 +70,7 @@ def doctor(args: argparse.Namespace) -> int:
         return 2
     facts = ThisMachine(home, settings).facts(settings.address, ())
     problem = asyncio.run(_unreachable(settings)) or refusal(home)
-    found = findings(examination.look(home, settings, facts, unreachable=problem))
+    found = findings(examination.look(home, settings, facts, noted=noted(home), unreachable=problem))
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:
@@ -142,6 +143,7 @@ async def _run(home: Home, settings: Settings) -> int:
         WebsocketLink(settings, lambda sentence: _log.warning("%s", sentence)),
         ThisMachine(home, settings, cards),
         Edits(home.settings, settings),
+        Renewal(settings.tls, settings.node_id),
         ways=ways(home, settings) if settings.installs.on else None,
     )
     task = asyncio.create_task(agent.run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.core.doctor import Seen
@@ -13,19 +14,32 @@ from agent.node.settings import Settings
 from agent.wire.facts import NodeFacts
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a running agent learned on its link."""
+
+    skew_s: float | None = None
+    """The control plane's clock less this node's, at the last welcome."""
+    renewal_problem: str | None = None
+
+
+_NOTHING = Noted()
+
+
 def look(
     home: Home,
     settings: Settings,
     facts: NodeFacts,
     *,
-    skew_s: float | None = None,
+    noted: Noted = _NOTHING,
     unreachable: str | None = None,
     settings_problem: str | None = None,
 ) -> Seen:
     return Seen(
         facts=facts,
         certificate_left_s=_certificate_left_s(settings.tls.cert),
-        server_skew_s=skew_s,
+        server_skew_s=noted.skew_s,
+        renewal_problem=noted.renewal_problem,
         unreachable=unreachable,
         engine_user=settings.engine_user,
         engine_user_problems=_user_problems(home, settings, facts),

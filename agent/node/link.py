@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -130,6 +131,11 @@ def explain(error: BaseException, settings: Settings) -> str:
         if isinstance(e, LinkLost):
             return str(e)
         if isinstance(e, ssl.SSLCertVerificationError):
+            if e.verify_code in _BY_THE_CLOCK:
+                return (
+                    f"{where} is not trusted: {e.verify_message}, by this node's clock, which says {_today()}; "
+                    "set the clock right, or have the control plane's certificate renewed"
+                )
             return (
                 f"{where} is not trusted: {e.verify_message or e}; its certificate must come from the authority in "
                 f"{settings.tls.ca} and name the address that is dialled"
@@ -144,6 +150,14 @@ def explain(error: BaseException, settings: Settings) -> str:
         if isinstance(e, TimeoutError):
             return f"{where} did not answer within {_OPEN_S:g} s"
     return _closed(error, where)
+
+
+_BY_THE_CLOCK = (9, 10)
+"""OpenSSL's: a certificate that is not yet valid, and one that has expired."""
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
 
 
 _ALERTS = {

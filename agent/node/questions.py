@@ -35,13 +35,13 @@ class Questions:
         ctx: Context,
         supervisor: Supervisor,
         facts: Callable[[], NodeFacts],
-        skew_s: Callable[[], float | None],
+        noted: Callable[[], examination.Noted],
         edits: Edits | None = None,
     ) -> None:
         self._ctx = ctx
         self._supervisor = supervisor
         self._facts = facts
-        self._skew_s = skew_s
+        self._noted = noted
         self._edits = edits
 
     async def answer(self, question: Question) -> Answer:
@@ -82,7 +82,7 @@ class Questions:
             self._ctx.home,
             self._settings(),
             self._facts(),
-            skew_s=self._skew_s(),
+            noted=self._noted(),
             settings_problem=self._edits.problem if self._edits is not None else None,
         )
         return {"findings": msgspec.to_builtins(findings(seen))}

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agent.node import shardfile
+from agent.node.examination import Noted
 from agent.node.home import Home, HomeTaken, only_agent
 from agent.node.linux import LinuxHost
 
@@ -44,6 +45,15 @@ def refusal(home: Home) -> str | None:
     """What the running agent was told last, if it was refused: only a greeting would find that out again."""
     link = link_of(home)
     return link.get("problem") if link.get("state") == "refused" and agent_pid(home) is not None else None
+
+
+def noted(home: Home) -> Noted:
+    """What the running agent learned on its link; nothing where none runs."""
+    link = link_of(home) if agent_pid(home) is not None else {}
+    skew_s, problem = link.get("skew_s"), link.get("renewal_problem")
+    return Noted(
+        float(skew_s) if isinstance(skew_s, int | float) else None, str(problem) if isinstance(problem, str) else None
+    )
 
 
 def agent_pid(home: Home) -> int | None:

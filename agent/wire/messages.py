@@ -132,8 +132,7 @@ class Certified:
     """The answer to `Certify`. The certificate that the node came with stays good until its end."""
 
     certificate: str | None = None
-    """With those between it and the authority, in PEM."""
-    authority: str | None = None
+    """In PEM."""
     problem: str | None = None
 
 

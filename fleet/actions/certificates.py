@@ -22,6 +22,8 @@ from llmgw.cluster.errors import Conflict, Invalid, NotFound
 
 _NODE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
+_AT_MOST_EVERY = timedelta(seconds=60)
+
 
 def checked_node_id(node_id: str) -> str:
     """`node_id` if it may be one; a certificate's common name has at most 64 characters."""
@@ -57,6 +59,30 @@ def issue(*, node_id: str, out: Path, actor: str, days: int = pki.NODE_DAYS) -> 
     except OSError as e:
         raise Invalid("cannot_write", f"the certificate cannot be written to {out}: {e.strerror}") from None
     return issued
+
+
+def renew(*, node_id: str, csr: str, serial: str) -> pki.Issued:
+    """The next certificate of a node, asked for over the link that it opened with the one of `serial`, which stays
+    good until its end. Not before half of that one's time is over: a node that asks earlier has a wrong clock."""
+    row = models.Certificate.objects.filter(serial=serial).first()
+    if row is None or row.revoked_at is not None:
+        raise Conflict("certificate_revoked", f"the certificate {serial} was revoked: it is not renewed")
+    now = timezone.now()
+    newer = models.Certificate.objects.filter(common_name=node_id, revoked_at=None, created_at__gt=now - _AT_MOST_EVERY)
+    if newer.exclude(serial=serial).exists():
+        raise Conflict("renewed_just_now", f"{node_id} was given a certificate within the last minute: it is to wait")
+    left = row.not_after - now
+    if left > timedelta(days=pki.NODE_DAYS) / 2:
+        raise Conflict(
+            "not_due",
+            f"its certificate is good for {left.days} more days and is not renewed before {pki.NODE_DAYS // 2}: "
+            "is its clock right?",
+        )
+    try:
+        key = pki.request_key(csr)
+    except pki.PkiProblem as e:
+        raise Invalid("bad_request", str(e)) from None
+    return sign(node_id=node_id, public_key=key, actor=f"node {node_id}")
 
 
 def revoke(*, which: str, actor: str, reason: str = "") -> list[str]:

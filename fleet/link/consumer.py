@@ -17,6 +17,8 @@ from agent.wire import codec
 from agent.wire.messages import (
     PROTOCOL,
     Answer,
+    Certified,
+    Certify,
     Heartbeat,
     Hello,
     Message,
@@ -24,16 +26,18 @@ from agent.wire.messages import (
     Report,
     Welcome,
 )
-from fleet.actions import observe
+from fleet.actions import certificates, observe
 from fleet.link import admission
 from fleet.link.protocol import SCOPE_KEY, Peer
 from fleet.link.sessions import Session, Sessions, essence
+from llmgw.cluster.errors import Refusal
 
 log = logging.getLogger(__name__)
 
 HELLO_S = 5.0
 """How long a connection may stay without saying who it is."""
 REFUSED_CODE = 4403
+MOST_CSR = 16_384
 
 
 class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -95,6 +99,8 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
                 await self._report(self.session, message)
             case Heartbeat():
                 await self._heartbeat(self.session, message)
+            case Certify():
+                await self._certify(self.session, message)
             case Answer():
                 waiting = self.session.answers.pop(message.id, None)
                 if waiting is not None and not waiting.done():
@@ -187,6 +193,19 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             node_id=session.node_id, shards=message.shards, taken_generation=message.generation
         )
         session.told = told
+
+    async def _certify(self, session: Session, message: Certify) -> None:
+        """The node's next certificate; where it is refused the present one goes on."""
+        try:
+            issued = await database_sync_to_async(certificates.renew)(
+                node_id=session.node_id, csr=message.csr[:MOST_CSR], serial=session.serial
+            )
+        except Refusal as e:
+            log.warning("%s gets no new certificate: %s", session.node_id, e)
+            await self.tell(Certified(problem=str(e)))
+            return
+        log.info("%s has a new certificate, good until %s", session.node_id, issued.not_after.date())
+        await self.tell(Certified(issued.pem))
 
     def _name(self) -> str:
         if self.session is not None:

@@ -14,7 +14,19 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from agent.wire.codec import decode, encode
-from agent.wire.messages import Answer, Desired, Heartbeat, Hello, Message, Question, Refused, Report, Welcome
+from agent.wire.messages import (
+    Answer,
+    Certified,
+    Certify,
+    Desired,
+    Heartbeat,
+    Hello,
+    Message,
+    Question,
+    Refused,
+    Report,
+    Welcome,
+)
 from agent.wire.shard import ShardObserved, ShardSpec, ShardState
 from tests.agent.pki import Authority
 
@@ -32,6 +44,8 @@ class Control:
         self.port = port
         self.heartbeat_s = heartbeat_s
         self.refuse: Refused | None = None
+        self.certify: Callable[[str], Certified] | None = None
+        """Answers a node that asks for its next certificate."""
         self.said: list[Message] = []
         self.sockets: list[ServerConnection] = []
         self.desired: Desired | None = None
@@ -118,7 +132,10 @@ class Control:
             if self.desired is not None:
                 await self._send(socket, self.desired)
             async for data in socket:
-                self._hear(decode(data))
+                message = decode(data)
+                self._hear(message)
+                if isinstance(message, Certify) and self.certify is not None:
+                    await self._send(socket, self.certify(message.csr))
         except ConnectionClosed:
             pass
         finally:

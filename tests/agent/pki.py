@@ -49,10 +49,12 @@ class Authority:
     def node(self, name: str, *, days: float = 1) -> Pair:
         return self._issue(name, ExtendedKeyUsageOID.CLIENT_AUTH, days=days)
 
-    def sign(self, csr: bytes) -> str:
+    def sign(self, csr: bytes, days: float = 1) -> str:
         request = x509.load_pem_x509_csr(csr)
         common = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-        return self._certificate(str(common), request.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH, 1, False).decode()
+        return self._certificate(
+            str(common), request.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH, days, False
+        ).decode()
 
     def _issue(self, name: str, usage: x509.ObjectIdentifier, *, days: float = 1, names: bool = False) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())

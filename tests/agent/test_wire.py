@@ -186,7 +186,7 @@ MESSAGES: dict[str, Message] = {
     "desired": Desired("store-1", 2, 7, (SPEC,), False, ("r-9876543210.0",)),
     "question": Question("q1", "log", {"shard_id": "r-0123456789.0", "lines": 20}),
     "certify": Certify("-----BEGIN CERTIFICATE REQUEST-----\n"),
-    "certified": Certified("-----BEGIN CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\nauthority", "a problem"),
+    "certified": Certified("-----BEGIN CERTIFICATE-----\n", "a problem"),
     "answer": Answer("q1", True, {"lines": ["one"]}, "a problem"),
 }
 

@@ -22,7 +22,7 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
         *_vectors(seen.facts),
         *_room("disk", seen.facts.disk_bytes, seen.facts.disk_free_bytes, _LOW_DISK, _LOW_DISK_BYTES),
         *_room("memory", seen.facts.memory_bytes, seen.facts.memory_free_bytes, _LOW_MEMORY, 0),
-        *_certificate(seen.certificate_left_s),
+        *_certificate(seen.certificate_left_s, seen.renewal_problem),
         *_clock(seen.server_skew_s),
         *_link(seen.unreachable),
         *_user(seen),
@@ -63,7 +63,7 @@ def _room(name: str, whole: int | None, free: int | None, share: float, least: i
     return [ok(name, told)]
 
 
-def _certificate(left_s: float | None) -> list[Finding]:
+def _certificate(left_s: float | None, renewal: str | None) -> list[Finding]:
     if left_s is None:
         return []
     if left_s <= 0:
@@ -71,6 +71,10 @@ def _certificate(left_s: float | None) -> list[Finding]:
             problem("certificate", "certificate_expired", "the node's certificate has expired", "llmgw-agent join CODE")
         ]
     told = f"the node's certificate is good for {left_s / 86400:.0f} more days"
+    if renewal is not None:
+        said = f"{told}, and could not be renewed: {renewal}"
+        make = problem if left_s < _SOON_S else warning
+        return [make("certificate", "certificate_not_renewed", said, "llmgw-agent join CODE")]
     if left_s < _SOON_S:
         return [warning("certificate", "certificate_ends_soon", told, "llmgw-agent join CODE")]
     return [ok("certificate", told)]

@@ -29,6 +29,8 @@ class Seen:
     facts: NodeFacts
     certificate_left_s: float | None = None
     """Until the node's certificate ends; negative when it has."""
+    renewal_problem: str | None = None
+    """Why it could not be renewed."""
     server_skew_s: float | None = None
     unreachable: str | None = None
     """Why the control plane cannot be reached, when that was tried."""
