@@ -98,7 +98,9 @@ class Agent:
         self._edits = edits
         self._renewal = renewal
         self._certified: asyncio.Future[Certified] | None = None
-        self._installer = None if ways is None else Installer(ways, self._latest_facts, have, self._told_engines)
+        self._installer = (
+            None if ways is None else Installer(ways, self._latest_facts, have, self._told_engines, ctx.tracing)
+        )
         """None: nothing is installed on this node."""
         self._link_told: tuple[str, str | None, str | None] = ("unknown", None, None)
         self._jitter = jitter

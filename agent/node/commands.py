@@ -159,8 +159,12 @@ async def _run(home: Home, settings: Settings) -> int:
         await task
     except asyncio.CancelledError:
         _log.info("the agent ends; its engines go on serving")
+        if ctx.tracing is not None:
+            ctx.tracing.close()
         logging.shutdown()
         os._exit(0)  # a thread that reads a large file would be waited for otherwise
+    if ctx.tracing is not None:
+        ctx.tracing.close()
     _log.info("agent.yaml was edited: the agent starts again on it; its engines go on serving")
     return _again()
 

@@ -10,6 +10,7 @@ from agent.engines import ENGINES
 from agent.node.clock import Clock
 from agent.node.home import Home
 from agent.node.host import Host
+from agent.node.tracing import Tracing
 from agent.node.weights import Weights
 
 
@@ -27,6 +28,7 @@ class Context:
     environ: Mapping[str, str] = field(default_factory=dict)
     """The agent's own environment; little of it is passed on."""
     engine_user: str | None = None
+    tracing: Tracing | None = None
     alive_s: float = 5.0
     """A rank that serves no HTTP counts as started when it has lived so long."""
     log_bytes: int = 8 * 1024 * 1024

@@ -12,6 +12,7 @@ engines:                    # those that are named are used, and none of our own
   disabled: [vllm]          # kept off this node, whatever the control plane says
   install: false            # nothing is installed here at all
 discovery: {nvidia_smi: /opt/nvidia/bin/nvidia-smi}   # where it is not on PATH
+tracing: {endpoint: http://otel.internal:4318, sample_ratio: 1}   # an OpenTelemetry collector, over OTLP/HTTP
 fabrics: {ib-a: [mlx5_0, mlx5_1]}   # which adapters are on which fabric, where the subnet manager cannot tell
 discovery: {dcgm_exporter: "off"}   # an address, or off; else http://127.0.0.1:9400/metrics is tried
 """
@@ -60,6 +61,14 @@ class Installs:
 
 
 @dataclass(frozen=True, slots=True)
+class Collector:
+    """Where traces go, and the share of them that is kept. The control plane's own settings say the same."""
+
+    endpoint: str = ""
+    sample_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     node_id: str
     server: str
@@ -77,6 +86,7 @@ class Settings:
     """`nvidia_smi`: the executable. `dcgm_exporter`: an address, or `off`."""
     fabrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Fabric → the adapters on it (`mlx5_0`, or `mlx5_0:1` for one port)."""
+    tracing: Collector = field(default_factory=Collector)
     weights: Path | None = None
     """The folder for fetched weights; None: in the home."""
     hub: str = HUB
@@ -124,6 +134,7 @@ def _parse(found: dict[Any, Any], folder: Path, environ: Mapping[str, str]) -> S
         "github": take("github", _text, GITHUB),
         "discovery": take("discovery", _discovery, {}),
         "fabrics": take("fabrics", _fabrics, {}),
+        "tracing": take("tracing", _tracing, Collector()),
         "weights": take("weights", lambda v: folder / _text(v)),
         "hub": take("hub", _text, environ.get("HF_ENDPOINT") or HUB),
         "hub_token": environ.get("HF_TOKEN"),
@@ -210,6 +221,17 @@ def _fabrics(value: Any) -> dict[str, tuple[str, ...]]:
                 raise ValueError(f"puts {adapter} on {at[adapter]} and on {name}: a port is on one fabric")
         found[str(name)] = tuple(dict.fromkeys(listed))
     return found
+
+
+def _tracing(value: Any) -> Collector:
+    if not isinstance(value, dict) or set(value) - {"endpoint", "sample_ratio"}:
+        raise ValueError(f"knows endpoint and sample_ratio, and is {value!r}")
+    endpoint, ratio = str(value.get("endpoint", "")), value.get("sample_ratio", 1.0)
+    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
+        raise ValueError(f"must name a collector by an http address, and has {endpoint!r}")
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+        raise ValueError(f"must have a sample_ratio from 0 to 1, and has {ratio!r}")
+    return Collector(endpoint, float(ratio))
 
 
 def _node_id(value: Any) -> str:

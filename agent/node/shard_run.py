@@ -15,6 +15,7 @@ from agent.core import gang
 from agent.core.converge import Held
 from agent.core.last_words import Exit, sentence
 from agent.core.readiness import Found, Verdict
+from agent.core.work_trace import WorkTrace
 from agent.node import launching, logs, shardfile
 from agent.node.asking import ask
 from agent.node.context import Context
@@ -51,6 +52,10 @@ class ShardRun:
         """Since when this agent waits for it to be ready: from its start, its taking over, or its falling silent."""
         self.memory_bytes: int | None = None
         self.devices_memory: tuple[DeviceMemory, ...] | None = None
+        self._trace: WorkTrace | None = None
+        """Of its start, and then of its stop."""
+        self._asked = 0
+        """How often the engine was asked whether it is ready."""
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -87,6 +92,8 @@ class ShardRun:
 
     def begin(self) -> None:
         """Fetches and starts it."""
+        if self._ctx.tracing is not None:
+            self._trace = self._ctx.tracing.start(self.record.spec)
         self._set(ShardState.FETCHING)
         self._run(self._whole_life())
 
@@ -118,7 +125,10 @@ class ShardRun:
         """Asks it to end; its state tells when it has."""
         if self.state in _OVER or self._stop.is_set():
             return
+        self._told("stopped")
         self._set(ShardState.STOPPING, reason)
+        if self._ctx.tracing is not None:
+            self._trace = self._ctx.tracing.stop(self.record.spec)
         self._stop.set()
 
     async def over(self) -> None:
@@ -162,7 +172,7 @@ class ShardRun:
             starting.result()
         except CannotStart as e:
             await self._end_all(grace_s=0)
-            self._finish(ShardState.FAILED, str(e), self._tail() if processes else ())
+            self._finish(ShardState.FAILED, str(e), self._tail() if processes else (), "cannot_start")
             return
         except Died as e:
             await self._died(e.exit, sidecar=True)
@@ -189,12 +199,15 @@ class ShardRun:
         assert engine is not None
         launching.save(self._ctx, self.record)
         began = self._ctx.clock.monotonic()
+        self._step("fetch weights")
         paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
         self._took(fetch_s=self._ctx.clock.monotonic() - began)
+        self._step("launch engine")
         self._progress = None
         self._set(ShardState.STARTING)
         started = await launching.start(self._ctx, engine, self.record, paths, processes, self._waits_for)
         owner, self.record = self.record.store_id, started
+        self._step("wait for engine")
         self.own(owner)  # another store may have taken it over meanwhile
         _log.info("shard %s: started %s as pid %d", spec.shard_id, engine.name, self.record.processes[-1].pid)
 
@@ -222,7 +235,7 @@ class ShardRun:
                 late = self._late()
                 if late is not None:
                     await self._end_all(grace_s=1.0)
-                    self._finish(ShardState.FAILED, late, self._tail())
+                    self._finish(ShardState.FAILED, late, self._tail(), "not_ready_in_time")
                     return
                 await asyncio.wait(
                     {*deaths, stopping}, timeout=self._pause(server), return_when=asyncio.FIRST_COMPLETED
@@ -234,6 +247,7 @@ class ShardRun:
 
     def _judge(self, asked: Found) -> None:
         found = asked.verdict
+        self._asked += 1
         if self.state is ShardState.READY:
             if found is Verdict.STARTING:
                 self._waits_since = self._ctx.clock.monotonic()
@@ -243,6 +257,7 @@ class ShardRun:
         if found is Verdict.READY:
             members = self._ctx.host.members({"": self.leaders()})[""]
             self.memory_bytes = self._ctx.host.resident_bytes(members)
+            self._told("", **{"llmgw.asked": self._asked})
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
         elif found is Verdict.OFF_CARD:
@@ -273,7 +288,7 @@ class ShardRun:
         if self.record.spec.world_size > 1:
             title = f"{title}, rank {self.record.spec.rank},"
         await self._end_all(grace_s=0)
-        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines)
+        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines, "ended")
 
     async def _end_all(self, grace_s: float | None = None) -> None:
         spec = self.record.spec
@@ -299,7 +314,18 @@ class ShardRun:
     def _tail(self) -> tuple[str, ...]:
         return logs.tail(Path(self.record.log), 20, (self.record.spec.key,))
 
+    def _step(self, name: str) -> None:
+        if self._trace is not None:
+            self._trace.step(name, self._ctx.clock.wall())
+
+    def _told(self, error: str, **attributes: str | int | float | bool) -> None:
+        """What is traced of it is over, unless it was already."""
+        if self._trace is not None and self._ctx.tracing is not None:
+            self._ctx.tracing.send(self._trace, error, **attributes)
+            self._trace = None
+
     def _waits_for(self, what: str | None) -> None:
+        self._step("launch engine" if what is None else "wait for rendezvous")
         if self.state is ShardState.STARTING:
             self._set(ShardState.STARTING, what)
 
@@ -335,7 +361,8 @@ class ShardRun:
         self.state, self._reason = state, reason
         self._changed()
 
-    def _finish(self, state: ShardState, reason: str, lines: tuple[str, ...] = ()) -> None:
+    def _finish(self, state: ShardState, reason: str, lines: tuple[str, ...] = (), code: str = "") -> None:
+        self._told(code or ("failed" if state is ShardState.FAILED else ""))
         self._last_words = lines or None
         ended = Ended(state.value, reason, lines, self._ctx.clock.wall())
         self.record = replace(self.record, ended=ended)

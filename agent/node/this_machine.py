@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from agent.core import proc
-from agent.node import counters, discovery, installed
+from agent.node import counters, discovery, installed, tracing
 from agent.node.cardwatch import CardWatch
 from agent.node.clock import Clock
 from agent.node.context import Context
@@ -31,12 +31,13 @@ def card_watch(settings: Settings | None) -> CardWatch:
 
 def context(home: Home, settings: Settings | None, cards: CardWatch | None = None) -> Context:
     """The real machine's."""
-    engines = EnginesHere(home, settings)
+    engines, clock = EnginesHere(home, settings), Clock()
     return Context(
         home=home,
         host=LinuxHost(cards or card_watch(settings)),
         weights=_weights(home, settings),
-        clock=Clock(),
+        clock=clock,
+        tracing=tracing.configured(settings, os.environ, clock) if settings is not None else None,
         engine_path=engines.path,
         import_from=installed.import_from(),
         environ=dict(os.environ),

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agent.wire.messages import Report
 from agent.wire.shard import ShardObserved, ShardState
-from fleet import events, models
+from fleet import events, models, spans
 from fleet.actions import asking
 from fleet.core import cards
 from fleet.core import replica as core
@@ -229,10 +229,16 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
     if outcome is None:
         return set()
     if outcome.gone:
+        spans.stopped(replica, now, nodes=len(shards))
         touched = [s.node_id for s in shards]
         events.end(replica)
         models.Node.objects.filter(pk__in=touched).update(generation=F("generation") + 1)
         return {"fleet", "endpoints"}
+    began = replica.state in (core.State.STARTING, core.State.LOADING)
+    if began and outcome.state is core.State.READY:
+        spans.started(replica, now, nodes=len(shards))
+    elif began and outcome.state in (core.State.BACKOFF, core.State.PARKED):
+        spans.started(replica, now, code=outcome.reason_code or "failed", nodes=len(shards))
     ordered = core.together(core.State(replica.state), len(shards))
     next_try_at = datetime.fromtimestamp(outcome.next_try_at, UTC) if outcome.next_try_at is not None else None
     moved = events.move(

@@ -13,38 +13,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agent.wire.trace import CLIENT, INTERNAL, SERVER, Attributes, Context, Span, parse, sampled
 from gateway.core.record import Intent, Settlement
 
-SERVER, CLIENT, INTERNAL = "server", "client", "internal"
+__all__ = ["CLIENT", "INTERNAL", "SERVER", "Attributes", "Context", "Span", "Trace", "lines", "parse", "sampled"]
 OPERATIONS = {"chat": "chat", "completions": "text_completion", "embeddings": "embeddings"}
-Attributes = dict[str, str | int | float | bool]
-_CONTEXT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 _STATE = re.compile(rb"[ -~]{1,512}")
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """A place in a trace. `sampled`: whoever made it records it."""
-
-    trace_id: int
-    span_id: int
-    sampled: bool
-
-    def header(self) -> bytes:
-        return b"00-%032x-%016x-%02x" % (self.trace_id, self.span_id, self.sampled)
-
-
-def parse(header: bytes | None) -> Context | None:
-    """The caller's `traceparent`; None for none and for anything else, as the specification wants."""
-    found = _CONTEXT.fullmatch(header.strip()) if header else None
-    if found is None:
-        return None
-    trace_id, span_id = int(found[1], 16), int(found[2], 16)
-    if not trace_id or not span_id:
-        return None
-    if header is not None and header.strip()[:2] == b"00" and len(header.strip()) != 55:
-        return None
-    return Context(trace_id, span_id, bool(int(found[3], 16) & 1))
 
 
 def lines(parent: bytes | None, state: bytes | None) -> bytes:
@@ -60,11 +34,6 @@ def _state_line(state: bytes | None) -> bytes:
     return b"tracestate: %b\r\n" % state if _STATE.fullmatch(state) else b""
 
 
-def sampled(trace_id: int, ratio: float) -> bool:
-    """As OpenTelemetry's TraceIdRatioBased decides: by the lower eight bytes, so that all who use it agree."""
-    return (trace_id & (2**64 - 1)) < round(ratio * 2**64)
-
-
 @dataclass(slots=True)
 class Step:
     """`began`, `ended` on the exchange's clock, in seconds."""
@@ -77,20 +46,6 @@ class Step:
     attributes: Attributes = field(default_factory=dict)
     error: str = ""
     """A code, never a sentence: sentences may quote."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A step as it is sent. Times in Unix nanoseconds."""
-
-    name: str
-    context: Context
-    parent: Context | None
-    kind: str
-    start_ns: int
-    end_ns: int
-    attributes: Attributes
-    error: str
 
 
 class Trace:

@@ -23,6 +23,7 @@ from agent.node.install.fetching import Sources
 from agent.node.install.folders import Folders, open_folders
 from agent.node.install.worker import INSTALL, LOOK, REMOVE, Done, Job, Lost
 from agent.node.install.working import work
+from agent.node.tracing import Tracing
 from agent.plans import plans
 from agent.plans.outcome import AUTO, Nothing, Outcome
 from agent.plans.steps import Plan
@@ -59,6 +60,7 @@ class Installer:
     facts: Callable[[], NodeFacts]
     have: Callable[[NodeFacts], frozenset[str]]
     changed: Callable[[], None]
+    tracing: Tracing | None = None
     _options: Options | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _tried: dict[str, Tried] = field(default_factory=dict)
@@ -134,12 +136,15 @@ class Installer:
                 later = asyncio.get_running_loop().call_later(wait_s, tell)
 
         words("beginning")
+        traced = self.tracing.install(plan.engine, plan.version) if self.tracing is not None else None
         try:
             result = await self._work(INSTALL, plan, words)
         finally:
             self._doing = None
             if later is not None:
                 later.cancel()
+        if traced is not None and self.tracing is not None:
+            self.tracing.send(traced, "" if isinstance(result, Done) else result.reason.code)
         key = installing.key_of(plan)
         if isinstance(result, Done):
             _log.info("engine %s is installed as %s", key, result.path)
