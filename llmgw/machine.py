@@ -52,6 +52,8 @@ class Machine:
     language: str = "en"
     time_zone: str = "UTC"
     debug: bool = False
+    rehearsal: bool = False
+    """Its nodes are only pretended: every page says so."""
     tracing_endpoint: str = ""
     """The OpenTelemetry collector, OTLP over HTTP: `http://otel.internal:4318`. Empty: nothing is traced."""
     tracing_sample_ratio: float = 1.0
@@ -130,6 +132,7 @@ _VARIABLES = {
     "LLMGW_LANGUAGE": "language",
     "LLMGW_TIME_ZONE": "time_zone",
     "LLMGW_DEBUG": "debug",
+    "LLMGW_REHEARSAL": "rehearsal",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "tracing_endpoint",
     "OTEL_TRACES_SAMPLER_ARG": "tracing_sample_ratio",
 }
@@ -229,7 +232,7 @@ def _parse(name: str, value: Any) -> Any:
             except ValueError:
                 raise ValueError(f"{name} holds addresses and networks like 10.0.0.0/24, and not {part!r}") from None
         return found
-    if name == "debug":
+    if name in ("debug", "rehearsal"):
         return str(value).lower() in ("1", "true", "yes", "on")
     if name in _SCHEMES and not str(value).startswith(_SCHEMES[name]):
         raise ValueError(f"{name} must start with one of {', '.join(_SCHEMES[name])}")

@@ -30,6 +30,7 @@ USE_X_FORWARDED_HOST = False
 INSTALLED_APPS = [
     "llmgw.portal",  # first: its templates and commands go before allauth's
     "llmgw.up",
+    "llmgw.rehearsal",
     "gateway",
     "fleet",
     "catalog",

@@ -88,6 +88,8 @@ def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation
         node = models.Node.objects.filter(node_id=node_id).first()
         if node is None:
             return
+        # Heard now, and not when the gathered figures are written next: under load that may be seconds later.
+        models.Node.objects.filter(pk=node.pk).update(last_seen=now)
         if taken_generation is not None:
             node.taken_generation = taken_generation
         _shards(node, tuple(shards), full=True, foreign=False, now=now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import transaction
 from django.utils import timezone
@@ -26,6 +27,8 @@ class Admitted:
     store_id: str
     settings: Settings
     settings_version: int
+    since: datetime
+    """`connected_at` in the node's row: tells this connection from the node's next one."""
 
 
 def _identity(hello: Hello, peer: Peer) -> Refused | None:
@@ -80,7 +83,8 @@ def admit(hello: Hello, peer: Peer, link: str) -> Admitted | Refused:
         announce("fleet")
     version, document = cluster_settings.current()
     known = about([node])[node.node_id]
-    return Admitted(store_id(), agents.told(core_settings.read(document), hello.node_id, known), version)
+    told = agents.told(core_settings.read(document), hello.node_id, known)
+    return Admitted(store_id(), told, version, now)
 
 
 def _revoked(peer: Peer) -> Refused | None:

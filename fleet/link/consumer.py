@@ -151,7 +151,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         if self._deadline is not None:
             self._deadline.cancel()
         if self._over:  # it left, or took too long, while the store was asked
-            self.sessions.gone.add(message.node_id)
+            self.sessions.gone[message.node_id] = found.since
             return
         self._store_id = found.store_id
         self.session = Session(
@@ -160,6 +160,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             message.instance,
             self.tell,
             self.refuse,
+            found.since,
             settings=found.settings,
             settings_version=found.settings_version,
         )

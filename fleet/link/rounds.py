@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis.asyncio
@@ -81,10 +81,12 @@ class Rounds:
     async def round(self) -> None:
         flush = time.monotonic() - self._beats_at >= BEATS_S
         beats = [self.sessions.beats.pop(n) for n in list(self.sessions.beats)] if flush else []
-        gone = {n for n in self.sessions.gone if self.sessions.get(n) is None}
+        gone = {n: since for n, since in self.sessions.gone.items() if self.sessions.get(n) is None}
         held = list(self.sessions)  # before the store is read: whoever comes later has its turn in the next round
         found = await database_sync_to_async(self._store)(beats, gone, flush)
-        self.sessions.gone -= gone
+        for node, since in gone.items():
+            if self.sessions.gone.get(node) == since:
+                del self.sessions.gone[node]
         if flush:
             self._beats_at = time.monotonic()
         moved: dict[str, Session] = {}
@@ -105,7 +107,7 @@ class Rounds:
     async def finish(self) -> None:
         """The last writes of a link that stops in order."""
         beats = list(self.sessions.beats.values())
-        gone = {s.node_id for s in self.sessions} | self.sessions.gone
+        gone = {s.node_id: s.since for s in self.sessions} | self.sessions.gone
         await database_sync_to_async(self._store)(beats, gone, False)
         await database_sync_to_async(leases.take)(self.link, "", 0)
 
@@ -122,7 +124,7 @@ class Rounds:
                 log.debug("no nudges for a moment: %s", e)
                 await asyncio.sleep(0.5)
 
-    def _store(self, beats: list[observe.Beat], gone: set[str], renew: bool) -> _Found:
+    def _store(self, beats: list[observe.Beat], gone: dict[str, datetime], renew: bool) -> _Found:
         """The round's visit to the store."""
         if renew:
             leases.hold(self.link, self.holder, LEASE_S)
@@ -130,7 +132,9 @@ class Rounds:
             observe.beats(beats)
         if gone:
             with transaction.atomic():
-                models.Node.objects.filter(node_id__in=gone, link=self.link).update(connected=False)
+                # A node that came back meanwhile has a newer connection in its row, which this is not the end of.
+                ended = models.Node.objects.filter(node_id__in=gone, connected_at__in=set(gone.values()))
+                ended.filter(link=self.link).update(connected=False)
         now = timezone.now()
         rows = models.Certificate.objects.filter(revoked_at__gte=self._revoked_at - timedelta(seconds=10))
         revoked = set(rows.values_list("serial", flat=True))

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from agent.wire.messages import Answer, Message, Refused, Settings
 from agent.wire.shard import ShardObserved
@@ -26,6 +27,8 @@ class Session:
     instance: str | None
     send: Send
     refuse: Callable[[Refused], Awaitable[None]]
+    since: datetime
+    """When it was let in, as its node's row has it."""
     settings: Settings = field(default_factory=Settings)
     """The newest that it was told, as `settings_version` of the cluster's gave them."""
     settings_version: int = 0
@@ -47,8 +50,9 @@ class Sessions:
         self.figures = Figures()
         self.beats: dict[str, Beat] = {}
         """Figures that are not yet in the rows."""
-        self.gone: set[str] = set()
-        """Nodes whose connection ended and whose row does not say so yet."""
+        self.gone: dict[str, datetime] = {}
+        """Nodes whose connection ended and whose row does not say so yet, with when that connection was let in: the
+        row may tell of a newer one by the time it is written."""
         self.look = asyncio.Event()
         """Set: a round should come now."""
 
@@ -80,14 +84,14 @@ class Sessions:
         """Takes the place of an older connection of the same node."""
         held = self._by_node.get(session.node_id)
         self._by_node[session.node_id] = session
-        self.gone.discard(session.node_id)
+        self.gone.pop(session.node_id, None)
         if held is not None:
             await held.refuse(Refused("replaced", f"a newer connection of {session.node_id} took over", retry_s=5))
 
     def remove(self, session: Session) -> None:
         if self._by_node.get(session.node_id) is session:
             del self._by_node[session.node_id]
-            self.gone.add(session.node_id)
+            self.gone[session.node_id] = session.since
             self.figures.gone(session.node_id)
             self.look.set()
         for waiting in session.answers.values():

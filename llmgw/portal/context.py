@@ -29,6 +29,7 @@ def house(request: HttpRequest) -> dict[str, Any]:
         "language": get_language() or settings.LANGUAGE_CODE,
         "words_version": _words_version(),
         "here": request.get_full_path(),
+        "rehearsal": settings.MACHINE.rehearsal,
     }
 
 

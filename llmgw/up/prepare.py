@@ -53,8 +53,8 @@ def folders(machine: Machine) -> None:
         raise Conflict("no_state_directory", f"{machine.home} cannot be written; choose another with LLMGW_HOME=…")
 
 
-def store(machine: Machine, starter: str) -> Prepared:
-    """The store at this version, with everything a first answer needs."""
+def store(machine: Machine, starter: str, node: bool = True) -> Prepared:
+    """The store at this version, with everything a first answer needs; without `node` nobody is asked one."""
     from fleet import bootstrap as fleet
     from fleet.actions import certificates
     from gateway.control import publishing
@@ -64,13 +64,14 @@ def store(machine: Machine, starter: str) -> Prepared:
     call_command("migrate", verbosity=0, interactive=False)
     fleet.ensure(machine)
     first = tenancy.first(os.environ.get("ADMIN") or ADMINISTRATOR)
-    model = _starter(starter)
-    certificates.enrol_local(
-        node_id=machine.node_id or os.uname().nodename,
-        home=machine.agent_dir,
-        server_url=f"wss://{machine.local_host}:{machine.link_port}/agent/link",
-        actor=ACTOR,
-    )
+    model = _starter(starter) if node else ""
+    if node:
+        certificates.enrol_local(
+            node_id=machine.node_id or os.uname().nodename,
+            home=machine.agent_dir,
+            server_url=f"wss://{machine.local_host}:{machine.link_port}/agent/link",
+            actor=ACTOR,
+        )
     publishing.publish_quietly(*PARTS)  # an edge that knows keys must know limits and prices too
     return Prepared(
         email=first.email,

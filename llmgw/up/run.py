@@ -38,8 +38,9 @@ class Stopped(Exception):
 class Up:
     """One run. `run` returns the exit status."""
 
-    def __init__(self, machine: Machine, starter: str, once: bool, teller: Teller) -> None:
+    def __init__(self, machine: Machine, starter: str, once: bool, teller: Teller, node: bool = True) -> None:
         self._machine = machine
+        self._node = node
         self._starter = starter
         self._once = once
         self._teller = teller
@@ -70,15 +71,16 @@ class Up:
 
     def _serve(self, supervisor: Supervisor) -> int:
         prepared = self._prepare(supervisor)
-        self._late = [c for c in components.application(self._machine) if c.late]
+        application = [c for c in components.application(self._machine) if self._node or c.name != "agent"]
+        self._late = [c for c in application if c.late]
         self._late_at = time.monotonic() + _LATE_S
-        for component in components.application(self._machine):
+        for component in application:
             if not component.late:
                 supervisor.start(component)
         self._mark("processes started")
         if prepared.model:
             self._first_answer(supervisor, prepared)
-        else:
+        elif self._node:
             self._teller.say("no model is served; add one with: llmgw model add -f FILE")
         self._print_how_to(prepared)
         if self._once:
@@ -108,7 +110,7 @@ class Up:
             supervisor.start(components.redis_server(self._machine, binary))
         self._await_redis(supervisor)
         self._mark("Redis up")
-        prepared = prepare.store(self._machine, self._starter)
+        prepared = prepare.store(self._machine, self._starter, self._node)
         connections.close_all()
         self._mark("store ready")
         return prepared

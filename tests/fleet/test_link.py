@@ -26,7 +26,7 @@ from llmgw.cluster import pki
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import DEFAULT
 from llmgw.cluster.errors import Conflict, Invalid
-from tests.fleet.agents import Agent, papers
+from tests.fleet.agents import Agent, Papers, papers
 from tests.fleet.links import Link
 
 pytestmark = pytest.mark.slow
@@ -332,3 +332,24 @@ async def test_an_agent_that_reads_nothing_holds_up_nobody(link: Link, tmp_path:
         await good.expect(Refused)
         assert time.monotonic() - begun < 6
         stuck.socket.transport.abort()
+
+
+async def test_nodes_that_come_back_at_once_are_connected(link: Link, tmp_path: Path) -> None:
+    """The end of an old connection may be written after the beginning of the new one."""
+    names = [f"n{n}" for n in range(12)]
+    certs = [await sync_to_async(papers)(name, tmp_path / name) for name in names]
+
+    async def come_and_go(cert: Papers) -> Agent:
+        for turn in range(4):
+            agent = await Agent(cert, link.port, f"i-{turn}").__aenter__()
+            await agent.join()
+            if turn < 3:
+                await agent.socket.close()
+        return agent
+
+    agents = await asyncio.gather(*(come_and_go(cert) for cert in certs))
+    await asyncio.sleep(1.5)
+    assert await sync_to_async(models.Node.objects.filter(connected=True).count)() == len(names)
+    for agent in agents:
+        await agent.socket.close()
+    await until(lambda: not models.Node.objects.filter(connected=True).exists())

@@ -42,11 +42,15 @@ class Command(BaseCommand):
             help="tiny (ships with llmgw), qwen2.5-0.5b, or hf:OWNER/REPO/FILE.gguf",
         )
 
-    def handle(self, *args: Any, once: bool, detach: bool, starter: str, **options: Any) -> None:
+        parser.add_argument(
+            "--without-node", action="store_true", help="the control plane and the gateway only: no engine runs here"
+        )
+
+    def handle(self, *args: Any, once: bool, detach: bool, starter: str, without_node: bool, **options: Any) -> None:
         if detach:
-            raise SystemExit(_detach(starter))
+            raise SystemExit(_detach(starter, without_node))
         try:
-            code = Up(settings.MACHINE, starter, once, Teller()).run()
+            code = Up(settings.MACHINE, starter, once, Teller(), node=not without_node).run()
         except Refusal as e:
             print(f"llmgw: {e.reason.sentence}", file=sys.stderr)
             if e.reason.command:
@@ -55,7 +59,7 @@ class Command(BaseCommand):
         raise SystemExit(code)
 
 
-def _detach(starter: str) -> int:
+def _detach(starter: str, without_node: bool) -> int:
     """`up` in a session of its own, its output followed until it serves or ends."""
     machine = settings.MACHINE
     if (pid := lock.holder(machine.run_dir)) is not None:
@@ -66,6 +70,7 @@ def _detach(starter: str) -> int:
     # The log of a detached run shows the first key once, so it is closed to others and emptied when read out.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     arguments = [sys.executable, sys.argv[0], "up", *(["--starter", starter] if starter else [])]
+    arguments += ["--without-node"] if without_node else []
     process = subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor, start_new_session=True
     )

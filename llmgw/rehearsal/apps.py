@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class RehearsalConfig(AppConfig):
+    name = "llmgw.rehearsal"
+    label = "rehearsal"

@@ -1,0 +1,375 @@
+"""A rehearsal from its beginning to its end: own control plane, pretended fleet, models, one fault after another, and
+after each what must hold."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.core.management import call_command
+from django.db import Error as StoreError
+from django.db import connections
+
+from catalog.actions import models as model_actions
+from catalog.core import reading
+from fleet import bootstrap
+from llmgw.cluster.actions import settings as cluster_settings
+from llmgw.cluster.errors import Conflict
+from llmgw.cluster.models import Store
+from llmgw.machine import Machine
+from llmgw.rehearsal import faults as core_faults
+from llmgw.rehearsal import home as own_home
+from llmgw.rehearsal import invariants, rows
+from llmgw.rehearsal.control import ControlPlane
+from llmgw.rehearsal.faults import KINDS, Fault
+from llmgw.rehearsal.invariants import Before
+from llmgw.rehearsal.machines import Machines
+from llmgw.rehearsal.traffic import Clients
+from llmgw.rehearsal.worldfile import World
+from tenancy import bootstrap as tenancy
+from tenancy.actions import keys
+from tenancy.models import Person, Project
+
+ACTOR = "rehearsal"
+_LOOK_S = 0.3
+_ORDER = {
+    "lie_cards": {"about": "cards"},
+    "lie_shard": {"about": "shard"},
+    "lie_memory": {"about": "memory"},
+    "crash_loop": {"how": "crash_loop"},
+    "hang": {"how": "hang"},
+    "slow": {"how": "slow"},
+    "garbage": {"how": "garbage"},
+}
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or SIGTERM."""
+
+
+@dataclass
+class Outcome:
+    """One line of the table: a fault, how long until everything held again, and what did not."""
+
+    title: str
+    took_s: float | None = None
+    """None: not within the bound."""
+    broken: dict[str, list[str]] = field(default_factory=dict)
+    ended: int = 0
+    """Engines that ended by it."""
+
+    @property
+    def held(self) -> bool:
+        return not any(self.broken.values())
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "fault": self.title,
+            "back_s": None if self.took_s is None else round(self.took_s, 1),
+            **{name: not self.broken.get(name) for name in invariants.NAMES},
+            "engines_ended": self.ended,
+            "problems": [p for name in invariants.NAMES for p in self.broken.get(name, ())][:20],
+        }
+
+
+class Rehearsal:
+    """One run in this process, whose Django is set up on the rehearsal's own home."""
+
+    def __init__(self, world: World, machine: Machine, say: Callable[[str], None]) -> None:
+        self._world, self._machine, self._say = world, machine, say
+        self._control = ControlPlane(machine, say)
+        self._machines = Machines(world, machine.home, machine.pki_dir, self._link_url())
+        self._clients: Clients | None = None
+        self._stopping = False
+        self._away: set[str] = set()
+        self._lying: set[str] = set()
+        self.outcomes: list[Outcome] = []
+
+    def run(self, stay: bool = False) -> list[Outcome]:
+        """Until all faults are over; with `stay` until it is interrupted. Everything it started is gone then."""
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, self._stop)
+        with ExitStack() as stack:
+            key = self._store()
+            stack.callback(self._control.end)
+            self._say("starting the rehearsal's own control plane …")
+            self._control.start(self._still)
+            stack.callback(self._machines.end)
+            self._machines.begin()
+            self._say(f"{len(self._machines.ids)} pretended nodes join …")
+            self._machines.tell("start", within_s=self._world.join_within_s)
+            if self._world.traffic is not None:
+                self._clients = Clients(
+                    self._world.traffic, self._machine.local_host, self._machine.port, key, self._world.seed
+                )
+            with suppress(Interrupted):
+                self._acts(stack)
+                if stay:
+                    self._say(f"\nportal    {self._machine.portal_url}   (sign in: llmgw user reset-password)")
+                    self._say(f"home      LLMGW_HOME={self._machine.home}\nCtrl-C ends it.")
+                    while True:
+                        self._pause(0.5)
+        return self.outcomes
+
+    def told(self) -> dict[str, Any]:
+        """Of the requests: how many came through, and why others did not, the most frequent first."""
+        said = self._clients.told if self._clients is not None else None
+        times = sorted(said.ttft_s) if said is not None else []
+        return {
+            "requests": {
+                "answered": len(said.ids) if said is not None else 0,
+                "failed": len(said.failed) if said is not None else 0,
+                "failures": dict(Counter(f[:120] for f in said.failed).most_common(5)) if said is not None else {},
+                "ttft_p50_s": round(times[len(times) // 2], 3) if times else None,
+            }
+        }
+
+    def _acts(self, stack: ExitStack) -> None:
+        before = self._first()
+        if self._clients is not None:
+            stack.enter_context(self._clients)
+        for number, fault in enumerate(self._world.faults, 1):
+            self._say(f"[{number}/{len(self._world.faults)}] {fault.title} …")
+            outcome = self._meet(fault, before)
+            self.outcomes.append(outcome)
+            self._say(f"      {_line(outcome)}")
+            # What was there before stays the measure; engines are those that run now.
+            before = replace(before, engines=invariants.engines(self._machines.seen()))
+
+    def _first(self) -> Before:
+        """The first act: everybody in, every model up. Models that fit nowhere wait with their reason."""
+        began = time.monotonic()
+        wanted = {m.definition.name: max(m.definition.scaling.min, 0) for m in self._world.models}
+        before = Before(ready={name: count for name, count in wanted.items() if count})
+        outcome = self._settle("everybody joins, every model starts", before, set(), began)
+        self.outcomes.append(outcome)
+        self._say(f"      {_line(outcome)}")
+        seen = self._machines.seen()
+        # One too many, of a moment in which a node was silent, is no measure: it goes again.
+        found = invariants.ready(rows.load())
+        return Before(invariants.engines(seen), {m: min(n, wanted[m]) for m, n in found.items() if wanted.get(m)})
+
+    def _meet(self, fault: Fault, before: Before) -> Outcome:
+        known = KINDS[fault.kind]
+        seen = self._machines.seen()
+        serving = tuple(dict.fromkeys(n.id for n in seen.nodes if n.engines and n.id not in self._away))
+        nodes = core_faults.pick(fault, tuple(i for i in self._machines.ids if i not in self._away), serving)
+        may_end = self._may_end(fault, nodes, before)
+        parked: set[str] = set()
+        if known.order:
+            may_end |= set(self._begin(fault, nodes, seen))
+        else:
+            may_end |= self._to_control_plane(fault, before)
+        if known.held and fault.for_s is not None:
+            self._hold(fault, nodes)
+            self._mend(fault, nodes, may_end)
+        elif known.held:
+            if known.nodes and fault.kind in ("node_loss", "cut", "silence", "too_old_agents"):
+                self._away |= set(nodes)
+            if fault.kind in ("crash_loop", "out_of_memory"):
+                parked.add(fault.model)
+        return self._settle(fault.title, before, may_end, time.monotonic(), parked)
+
+    def _begin(self, fault: Fault, nodes: tuple[str, ...], seen: Any) -> tuple[str, ...]:
+        order = KINDS[fault.kind].order
+        args: dict[str, Any] = dict(_ORDER.get(fault.kind, {}))
+        if fault.model:
+            args["model"] = fault.model
+        if fault.kind == "slow_link":
+            args["seconds"] = fault.delay_s
+        if fault.kind == "crash":
+            args["count"] = fault.count or 1
+        if fault.kind == "lie_shard":
+            others = [e.shard_id for n in seen.nodes if n.id not in nodes for e in n.engines]
+            args["other"] = others[0] if others else "r-0123456789.0"
+        if fault.kind.startswith("lie_"):
+            self._lying |= set(nodes)
+        touched = self._machines.tell(order, nodes, **args)
+        return (
+            ()
+            if order in ("cut", "silence", "delay", "restart", "older", "too_old", "lie", "behave")
+            and (fault.kind != "crash_loop")
+            else touched
+        )
+
+    def _may_end(self, fault: Fault, nodes: tuple[str, ...], before: Before) -> set[str]:
+        """Shards that have to end by it, or may: what it kills, what it replaces, what is moved away from a node that
+        is given up."""
+        found: set[str] = set()
+        lost_s = float(cluster_settings.in_force().fleet.node_lost_s)
+        gone = fault.kind in ("cut", "silence", "too_old_agents", "flap") and (
+            fault.for_s is None or fault.for_s >= lost_s - 3
+        )
+        if fault.kind == "node_loss" or gone:
+            found |= {f"{node}/*" for node in nodes}
+        of_model = fault.kind in ("rollout", "rollout_kill", "crash_loop", "out_of_memory")
+        if of_model:
+            mine = {s.shard_id for s in rows.load().shards if s.model == fault.model}
+            found |= mine
+        return found
+
+    def _hold(self, fault: Fault, nodes: tuple[str, ...]) -> None:
+        assert fault.for_s is not None
+        if fault.kind != "flap":
+            self._pause(fault.for_s)
+            return
+        for _ in range(fault.times - 1):
+            self._pause(fault.for_s)
+            self._machines.tell("mend", nodes)
+            self._pause(fault.for_s)
+            self._machines.tell("cut", nodes)
+        self._pause(fault.for_s)
+
+    def _mend(self, fault: Fault, nodes: tuple[str, ...], may_end: set[str]) -> None:
+        if fault.kind == "node_loss":
+            self._machines.tell("start", nodes)
+        else:
+            self._machines.tell("mend", nodes)
+        self._lying -= set(nodes)
+        if fault.kind in ("crash_loop", "out_of_memory", "hang"):
+            # What was parked for good waits for a person: in a rehearsal the person is here.
+            self._retry(fault.model)
+            may_end |= {s.shard_id for s in rows.load().shards if s.model == fault.model}
+
+    def _retry(self, model: str) -> None:
+        from fleet.actions import replicas
+
+        for replica in rows.load().replicas:
+            if replica.model == model and replica.state == "parked":
+                with suppress(Conflict):
+                    replicas.retry(replica=replica.id, actor=ACTOR)
+
+    def _to_control_plane(self, fault: Fault, before: Before) -> set[str]:
+        match fault.kind:
+            case "rollout" | "rollout_kill":
+                self._roll(fault.model)
+                self._until(
+                    lambda: any(r.stale or r.state in ("starting", "loading") for r in rows.load().replicas), 15
+                )
+                if fault.kind == "rollout_kill":
+                    self._kill_control_plane()
+            case "control_plane_kill":
+                self._kill_control_plane()
+            case "edge_kill":
+                self._kill("edge")
+            case "redis_restart":
+                self._kill("redis")
+            case "store_restart":
+                subprocess.run(self._world.store_restart, shell=True, check=False, timeout=120)  # noqa: S602 - the operator's own command
+                connections.close_all()
+        return set()
+
+    def _roll(self, model: str) -> None:
+        """Its definition changes in what the engine is started with."""
+        raw = dict(self._world.model(model).raw)
+        stored = next(d for d in self._definitions() if d.name == model)
+        raw["context_length"] = (stored.context_length or 8192) + 1024
+        model_actions.change(definition=reading.read(raw), actor=ACTOR)
+
+    def _definitions(self) -> list[Any]:
+        from catalog import selectors
+
+        return [d for d, _ in selectors.wanted()]
+
+    def _kill_control_plane(self) -> None:
+        self._control.kill_all()
+        connections.close_all()
+        self._pause(0.5)
+        self._control.start(self._still)
+
+    def _kill(self, component: str) -> None:
+        dead = set(self._control.pids([component]))
+        self._control.kill([component])
+        self._until(lambda: bool(set(self._control.pids([component])) - dead), 15)
+
+    def _settle(
+        self, title: str, before: Before, may_end: set[str], began: float, parked: set[str] | None = None
+    ) -> Outcome:
+        """Waits until everything holds, at most as long as the world's bound says."""
+        found: dict[str, list[str]] = {}
+        while True:
+            try:
+                seen = self._machines.seen()
+                found = invariants.broken(rows.load(), seen, before, may_end, self._away, parked or ())
+                found["booked"] = self._unbooked()
+            except StoreError as e:
+                found = {"owned": [f"the store is away: {str(e).splitlines()[0]}"]}
+                connections.close_all()
+            took_s = time.monotonic() - began
+            ended = len(before.engines - invariants.engines(seen))
+            if not any(found.values()):
+                return Outcome(title, took_s, found, ended)
+            if took_s > self._world.bound_s or found.get("gpus") or found.get("kept"):
+                return Outcome(title, None, found, ended)
+            self._pause(_LOOK_S)
+
+    def _unbooked(self) -> list[str]:
+        if self._clients is None:
+            return []
+        missing = rows.unbooked(tuple(self._clients.told.ids))
+        return [f"{i} was answered and is not booked" for i in missing]
+
+    def _store(self) -> str:
+        """The store of a rehearsal, with its settings, its models and a key; what is there already stays."""
+        # Its Redis is not up yet: what is changed here is published when it is.
+        logging.getLogger("gateway.control.publishing").setLevel(logging.ERROR)
+        call_command("migrate", verbosity=0, interactive=False)
+        store = Store.objects.filter(id=1).first()
+        if store is None:
+            Store.objects.create(id=1, store_id=own_home.new_store_id())
+        elif not own_home.is_rehearsal(store.store_id):
+            raise Conflict(
+                "not_a_rehearsal",
+                f"the store of {self._machine.home} is a real cluster's; a rehearsal never touches one",
+                "llmgw rehearse WORLD.yaml",
+            )
+        bootstrap.ensure(self._machine)
+        for path, value in self._world.settings.items():
+            cluster_settings.put(path=path, value=value, actor=ACTOR)
+        if self._world.models:
+            model_actions.add_all(raws=[m.raw for m in self._world.models], actor=ACTOR, check_sources=False)
+        first = tenancy.first("admin@localhost")
+        made = keys.create(
+            project=Project.objects.get(public_id=first.project),
+            name=f"rehearsal {time.time():.0f}",
+            person=Person.objects.get(public_id=first.person),
+            actor=ACTOR,
+        )
+        connections.close_all()
+        return made.secret
+
+    def _link_url(self) -> str:
+        return f"wss://{self._machine.local_host}:{self._machine.link_port}/agent/link"
+
+    def _until(self, check: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not check() and time.monotonic() < deadline:
+            self._pause(0.1)
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._still()
+            time.sleep(min(0.1, left))
+        self._still()
+
+    def _still(self) -> None:
+        if self._stopping:
+            raise Interrupted
+
+    def _stop(self, sign: int, frame: Any) -> None:
+        self._stopping = True
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.held and outcome.took_s is not None:
+        return f"all held, {outcome.took_s:.1f} s after it, {outcome.ended} engines ended"
+    first = next(p for problems in outcome.broken.values() for p in problems)
+    return f"BROKEN: {first}"
