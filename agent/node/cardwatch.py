@@ -27,6 +27,8 @@ FACTS_S = 15.0
 FRESH_S = 20.0
 """Figures that are older are unknown."""
 _SMI_EVERY_S = 10.0
+_SAME_S, _SAME_SLOW_S = 0.2, 2.0
+"""For so long who holds memory is not asked again."""
 _TOPOLOGY_AGAIN_S = 600.0
 """After a matrix that could not be had."""
 
@@ -51,6 +53,7 @@ class CardWatch:
         self._near: dict[int, smi.Near] = {}
         self._near_of: tuple[str | None, ...] | None = None
         self._near_at = 0.0
+        self._held: tuple[float, dict[int, dict[int, int | None]] | None] | None = None
         self._figures: tuple[float, tuple[GpuFigures, ...]] | None = None
 
     def cards(self, within_s: float = FACTS_S) -> Cards:
@@ -74,10 +77,15 @@ class CardWatch:
 
     def held(self, within_s: float) -> dict[int, dict[int, int | None]] | None:
         """See `gpus.held`; None also where the driver does not answer in time."""
+        now = self._clock()
+        if self._held is not None and now - self._held[0] < (_SAME_SLOW_S if self.slow else _SAME_S):
+            return self._held[1]  # several shards, each of which asks for itself
         try:
-            return self._asked("held", lambda: gpus.held(self._smi)).result(within_s)
+            found = self._asked("held", lambda: gpus.held(self._smi)).result(within_s)
         except Late:
             return None
+        self._held = (now, found)
+        return found
 
     def names(self, devices: Collection[int], within_s: float) -> tuple[str, ...] | None:
         """As `CUDA_VISIBLE_DEVICES` names them; None where an instance's id is not known."""

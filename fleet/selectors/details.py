@@ -16,7 +16,7 @@ from agent.wire.facts import PcieFacts, device_name
 from fleet import models
 from fleet.core import world as core
 from fleet.core.replica import State
-from fleet.selectors import engines
+from fleet.selectors import engines, figures
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -46,6 +46,7 @@ def node(node_id: str) -> dict[str, Any]:
     reserved = [(s.cpu_cores, s.memory_bytes) for s in shards if s.replica.state != State.PARKED]
     facts = facts_of(row)
     strays = row.strays.all()
+    moving = figures.of_cards(row, facts.gpus or (), timezone.now())
     return {
         **_node(row, _Told(timezone.now()), states, reserved),
         "hostname": facts.hostname,
@@ -70,11 +71,8 @@ def node(node_id: str) -> dict[str, Any]:
                 "name": g.name,
                 "gpu_class": g.gpu_class,
                 "memory_bytes": g.memory_bytes,
-                "memory_free_bytes": g.memory_free_bytes,
-                "temperature_c": g.temperature_c,
-                "power_w": g.power_w,
+                **moving[g.index],
                 "power_limit_w": g.power_limit_w,
-                "utilization_percent": g.utilization_percent,
                 "numa_node": g.numa_node,
                 "pcie": _pcie(g.pcie),
                 "nvlinks": {str(link.peer): link.links for link in g.nvlinks} if g.nvlinks is not None else None,
@@ -152,6 +150,8 @@ def replica(public_id: str) -> dict[str, Any]:
                 "progress": s.progress,
                 "memory_bytes": s.memory_measured_bytes,
                 "reserved_memory_bytes": s.memory_bytes,
+                "devices_memory": {device_name(int(d)): held for d, held in s.devices_memory.items()},
+                "took": s.took,
                 "reserved_cpu_cores": s.cpu_cores,
             }
             for s in row.shards.all()

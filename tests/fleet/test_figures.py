@@ -6,20 +6,23 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import redis
 import redis.asyncio
 from asgiref.sync import sync_to_async
+from django.utils import timezone
 from prometheus_client import exposition
 from prometheus_client.registry import CollectorRegistry
 
 from agent.wire.facts import EngineFacts, GpuFacts, GpuFigures, NvLink, PortFacts
 from agent.wire.messages import Heartbeat
-from fleet import models
+from fleet import models, selectors
 from fleet.link.figures import Figures
 from llmgw import exporter, node_figures
+from tests.fleet import rows
 from tests.fleet.agents import FACTS, GIB, Agent, papers
 from tests.fleet.links import Link
 from tests.gateway.test_metrics import promtool
@@ -128,3 +131,21 @@ async def test_a_thousand_nodes_cost_little_and_old_news_are_no_news(client: red
     async with redis.asyncio.Redis.from_url(redis_url) as out:
         await figures.put(out)
     assert client.hlen(node_figures.KEY) == 999
+
+
+@pytest.mark.django_db
+def test_a_nodes_page_shows_what_heartbeats_say_and_never_old_figures(client: redis.Redis) -> None:
+    def shown() -> list[tuple[object, ...]]:
+        cards = selectors.node("n1")["gpu_details"]
+        return [(c["power_w"], c["sm_active_percent"], c["memory_free_bytes"]) for c in cards]
+
+    rows.joined("n1", facts=FULL)
+    assert shown()[0] == (90.0, None, 79 * GIB), "the report is new"
+    told = node_figures.reported(FULL, time.time())
+    told.gpus = MOVING
+    client.hset(node_figures.KEY, "n1", node_figures.encode(told))
+    assert shown() == [(512.5, 69.0, 12 * GIB), (None, None, None), (512.5, 50.0, 3 * GIB)]
+    told.at -= 60
+    client.hset(node_figures.KEY, "n1", node_figures.encode(told))
+    models.Node.objects.update(reported_at=timezone.now() - timedelta(minutes=5))
+    assert shown()[0] == (None, None, None)
