@@ -97,6 +97,8 @@ class ModelFacts:
     """Tokens."""
     size_bytes: int | None = None
     architecture: str | None = None
+    kv_token_bytes: int | None = None
+    """What a token takes of a KV cache at 16 bits, in all layers together."""
 
 
 @dataclass(frozen=True, slots=True)

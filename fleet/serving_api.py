@@ -13,7 +13,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from catalog.actions import life
 from fleet import selectors
-from fleet.actions import rollout
+from fleet.actions import resize, rollout
 from llmgw.cluster.actions import serving
 from tenancy.api.auth import actor_of
 
@@ -75,6 +75,17 @@ class RestartAsked(serializers.Serializer[Any]):
     in_place = serializers.BooleanField(default=False, help_text="stop each first, also where there is room beside")
 
 
+class ContextAsked(serializers.Serializer[Any]):
+    tokens = serializers.IntegerField(help_text="prompt and answer of one request together")
+    slots = serializers.IntegerField(required=False, allow_null=True, default=None, help_text="llama.cpp: at once")
+
+
+class GpusAsked(serializers.Serializer[Any]):
+    count = serializers.IntegerField(help_text="cards of one node that each replica uses")
+    profile = serializers.CharField(required=False, allow_null=True, default=None)
+    in_place = serializers.BooleanField(default=False, help_text="stop each replica first")
+
+
 class BegunShown(serializers.Serializer[Any]):
     name = serializers.CharField()
     replicas = serializers.IntegerField(help_text="that are replaced")
@@ -104,6 +115,20 @@ class ServedModels(GenericViewSet[Any]):
         """Its replicas are replaced, one at a time; 409 where no new one fits, not even in place."""
         done = rollout.restart(name=name, actor=actor_of(request), **_read(RestartAsked, request))
         return Response(BegunShown(done).data)
+
+    @extend_schema(parameters=[_NAME], request=ContextAsked, responses=BegunShown)
+    @action(detail=True, methods=["post"])
+    def context(self, request: Request, name: str) -> Response:
+        """How many tokens one request may use; replicas follow, one at a time."""
+        return Response(
+            BegunShown(resize.context(name=name, actor=actor_of(request), **_read(ContextAsked, request))).data
+        )
+
+    @extend_schema(parameters=[_NAME], request=GpusAsked, responses=BegunShown)
+    @action(detail=True, methods=["post"])
+    def gpus(self, request: Request, name: str) -> Response:
+        """How many cards each replica uses; 409 where there is no room beside, until `in_place` is said."""
+        return Response(BegunShown(resize.gpus(name=name, actor=actor_of(request), **_read(GpusAsked, request))).data)
 
 
 def _read(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:

@@ -41,10 +41,13 @@ def of_config(text: bytes, size_bytes: int | None = None) -> ModelFacts | None:
         kv_heads = 1 if language.get("multi_query") is True else heads
     architectures = whole.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else whole.get("model_type")
+    layers = _whole(language, "num_hidden_layers", "n_layer", "num_layers")
+    width = _whole(language, "head_dim") or _share(_whole(language, "hidden_size", "n_embd"), heads)
     return ModelFacts(
+        kv_token_bytes=_kv_token(layers, kv_heads, width, width),
         kv_heads=kv_heads,
         attention_heads=heads,
-        layers=_whole(language, "num_hidden_layers", "n_layer", "num_layers"),
+        layers=layers,
         quantization=_quantization(whole.get("quantization_config") or language.get("quantization_config")),
         trained_context=_context(language),
         size_bytes=size_bytes,
@@ -63,10 +66,17 @@ def of_gguf(data: Buffer) -> ModelFacts | None:
         return None
     heads = _whole(told, f"{architecture}.attention.head_count")
     kv_heads = _whole(told, f"{architecture}.attention.head_count_kv")
+    if kv_heads is None and f"{architecture}.attention.head_count_kv" not in told:
+        kv_heads = heads
+    layers = _whole(told, f"{architecture}.block_count")
+    width = _share(_whole(told, f"{architecture}.embedding_length"), heads)
+    key = _whole(told, f"{architecture}.attention.key_length") or width
+    value = _whole(told, f"{architecture}.attention.value_length") or width
     return ModelFacts(
-        kv_heads=heads if kv_heads is None and f"{architecture}.attention.head_count_kv" not in told else kv_heads,
+        kv_token_bytes=_kv_token(layers, kv_heads, key, value),
+        kv_heads=kv_heads,
         attention_heads=heads,
-        layers=_whole(told, f"{architecture}.block_count"),
+        layers=layers,
         trained_context=_whole(told, f"{architecture}.context_length"),
         size_bytes=len(data),
         architecture=architecture,
@@ -79,6 +89,17 @@ def _whole(told: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return None
+
+
+def _share(whole: int | None, parts: int | None) -> int | None:
+    return whole // parts if whole and parts else None
+
+
+def _kv_token(layers: int | None, kv_heads: int | None, key: int | None, value: int | None) -> int | None:
+    """Bytes of all layers' keys and values of one token, two each."""
+    if layers is None or kv_heads is None or key is None or value is None:
+        return None
+    return layers * kv_heads * (key + value) * 2
 
 
 def _quantization(config: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agent.core.doctor import findings
-from agent.node import examination, logs
+from agent.node import examination, logs, model_files
 from agent.node.context import Context
 from agent.node.edits import Edits
 from agent.node.engine_check import check
@@ -49,6 +49,7 @@ class Questions:
             "log": self._log_tail,
             "doctor": self._doctor,
             "weights": self._weights,
+            "model": self._model,
             "engine_check": self._engine_check,
         }
         kind = kinds.get(question.kind)
@@ -98,6 +99,12 @@ class Questions:
 
     def _weights(self, args: dict[str, Any]) -> dict[str, Any]:
         return {"folder": str(self._ctx.weights.folder), "files": self._ctx.weights.listed()[:1000]}
+
+    def _model(self, args: dict[str, Any]) -> dict[str, Any]:
+        """What the files of the weights that `source` names say of the model, where they lie whole on this node."""
+        found = self._ctx.weights.there(str(args.get("source", "")))
+        facts = model_files.facts(found) if found is not None else None
+        return {"facts": msgspec.to_builtins(facts) if facts is not None else None}
 
     def _engine_check(self, args: dict[str, Any]) -> dict[str, Any]:
         """Of an engine that this node uses; which program that is is not for whoever asks to say."""

@@ -98,6 +98,21 @@ class Weights:
             found.update(s for s in known.sources if not may_hold_secret(s))
         return tuple(sorted(found))
 
+    def there(self, source: str) -> Path | None:
+        """The weights that `source` names, where they lie whole on this node."""
+        try:
+            wanted = read(source, self.hub)
+        except BadSource:
+            return None
+        match wanted:
+            case Starter(name):
+                return _starter(name) if name in starter.SHA256 else None
+            case LocalFile(path):
+                return Path(path) if Path(path).exists() else None
+            case Download():
+                file = self.folder / wanted.folder / wanted.name
+                return file if file.exists() and file.with_name(f"{file.name}.json").exists() else None
+
     def _known(self) -> Iterator[tuple[Path, Known]]:
         for path in sorted(self.folder.glob("*/*.json")):
             try:

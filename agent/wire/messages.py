@@ -103,7 +103,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`kind`: "log" {shard_id | "agent", lines}, "doctor", "weights", "engine_check" {engine}.
+    """`kind`: "log" {shard_id | "agent", lines}, "doctor", "weights", "model" {source}, "engine_check" {engine}.
     Bounded, idempotent, may be lost."""
 
     id: str

@@ -218,6 +218,18 @@ async def test_a_message_that_is_too_large_costs_the_connection_only(
     await running.told("connected")
 
 
+async def test_what_a_model_s_files_say_is_asked_of_the_node(
+    control: Control, authority: Authority, run: Callable[[Settings], Running]
+) -> None:
+    running = run(settings(control, authority.node("n1")))
+    await running.told("connected")
+    known = await control.ask("model", source="starter:tiny")
+    assert known.body["facts"]["trained_context"] > 0
+    assert known.body["facts"]["kv_token_bytes"] > 0
+    for other in ("hf:a/b/c.gguf", "path:/etc/hostname", "path:/nowhere", "starter:none", ""):
+        assert (await control.ask("model", source=other)).body["facts"] is None
+
+
 async def test_questions_are_answered_within_bounds(
     control: Control, authority: Authority, run: Callable[[Settings], Running]
 ) -> None:

@@ -13,7 +13,7 @@ import yaml
 from catalog import selectors
 from catalog.actions import models
 from catalog.core.definition import External
-from fleet.actions import rollout
+from fleet.actions import resize, rollout
 from llmgw.cluster.commands import NounCommand, actor, table
 from llmgw.cluster.errors import Invalid
 
@@ -28,6 +28,8 @@ class Command(NounCommand):
         "  llmgw model change -f qwen.yaml\n"
         "  llmgw model stop qwen\n"
         "  llmgw model restart qwen\n"
+        "  llmgw model context qwen 32768 --slots 4\n"
+        "  llmgw model gpus qwen 2 --in-place\n"
         "  llmgw model remove qwen --yes"
     )
 
@@ -58,6 +60,15 @@ class Command(NounCommand):
         )
         again.add_argument("name", help="the model, by name or alias")
         again.add_argument("--in-place", action="store_true", help="stop each first, also where there is room beside")
+        context = self.verb("context", _context, "change how many tokens one request may use", show=_begun)
+        context.add_argument("name", help="the model, by name or alias")
+        context.add_argument("tokens", type=int, help="prompt and answer together")
+        context.add_argument("--slots", type=int, help="llama.cpp: requests worked on at once")
+        gpus = self.verb("gpus", _gpus, "change how many cards of one node each replica uses", show=_begun)
+        gpus.add_argument("name", help="the model, by name or alias")
+        gpus.add_argument("count", type=int, help="cards a replica")
+        gpus.add_argument("--profile", help="which, where it has several on cards")
+        gpus.add_argument("--in-place", action="store_true", help="stop each replica first: there is no room beside it")
         remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
         remove.add_argument("name", help="the model, by name or alias")
         remove.add_argument("--yes", action="store_true", help="do not ask")
@@ -116,6 +127,14 @@ def _start(name: str) -> list[dict[str, Any]]:
 
 def _restart(name: str, in_place: bool) -> dict[str, Any]:
     return asdict(rollout.restart(name=name, actor=actor(), in_place=in_place))
+
+
+def _context(name: str, tokens: int, slots: int | None) -> dict[str, Any]:
+    return asdict(resize.context(name=name, tokens=tokens, slots=slots, actor=actor()))
+
+
+def _gpus(name: str, count: int, profile: str | None, in_place: bool) -> dict[str, Any]:
+    return asdict(resize.gpus(name=name, count=count, profile=profile, in_place=in_place, actor=actor()))
 
 
 def _begun(found: dict[str, Any]) -> None:
