@@ -93,7 +93,9 @@ class LlamaCpp:
             )
         found += arithmetic.problems("llama.cpp", self.capabilities, profile, facts, model)
         if facts is not None:
-            found += installed(self.name, "llama.cpp", facts, "neither the xllamacpp wheel nor a llama-server on PATH")
+            found += installed(
+                self.name, "llama.cpp", facts, "neither its release (llmgw engine list) nor the xllamacpp wheel"
+            )
         return tuple(found)
 
     def on_cards(self, profile: Profile, gpus: int) -> Profile:

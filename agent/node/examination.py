@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,10 @@ def look(
         renewal_problem=noted.renewal_problem,
         unreachable=unreachable,
         engine_user=settings.engine_user,
+        installs=settings.installs.on,
+        left_out=frozenset(settings.engines) | frozenset(settings.installs.disabled),
+        engines_free_bytes=shutil.disk_usage(home.path).free,
+        programs_missing=frozenset(n for n in ("gcc",) if shutil.which(n) is None),
         engine_user_problems=_user_problems(home, settings, facts),
         unknown_settings=settings.unknown,
         settings_problem=settings_problem,

@@ -33,6 +33,10 @@ INSTALLABLE: dict[str, Installable] = {
 }
 
 
+DEFAULTS = {"llamacpp": "b10991", "vllm": "0.30.0", "sglang": ""}
+"""What nodes install where the cluster's settings say nothing; "" is nothing."""
+
+
 def plans(engine: str, facts: NodeFacts, version: str, build: str = AUTO) -> Outcome:
     """For `version` ("" is none) and a `build` of those that the engine has. Both may be a newer control plane's."""
     if not version or build == NONE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.doctor import devices, fabrics
+from agent.core.doctor import devices, engines, fabrics
 from agent.core.doctor.finding import Finding, Level, Seen, ok, problem, warning
 from agent.wire.facts import NodeFacts
 
@@ -16,7 +16,7 @@ _SOON_S = 14 * 86400.0
 def findings(seen: Seen) -> tuple[Finding, ...]:
     """One finding a check that could be made, the worst first."""
     made = (
-        *_engines(seen.facts),
+        *engines.findings(seen),
         *devices.findings(seen),
         *fabrics.findings(seen),
         *_vectors(seen.facts),
@@ -30,19 +30,6 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
     )
     order = {Level.PROBLEM: 0, Level.WARNING: 1, Level.OK: 2}
     return tuple(sorted(made, key=lambda f: order[f.level]))
-
-
-def _engines(facts: NodeFacts) -> list[Finding]:
-    if facts.engines is None:
-        return []
-    if not facts.engines:
-        return [problem("engines", "no_engine", "no engine is installed on this node", "pip install xllamacpp")]
-    return [
-        problem("engines", "engine_unusable", f"{e.name}: {e.problem}")
-        if e.problem
-        else ok("engines", f"{e.name} {e.version or 'of an unknown version'} ({e.build or 'installed'})")
-        for e in facts.engines
-    ]
 
 
 def _vectors(facts: NodeFacts) -> list[Finding]:

@@ -50,6 +50,13 @@ class Seen:
     """The same of nvidia-imex."""
     imex_channels: bool | None = None
     """Whether there is an IMEX channel."""
+    installs: bool = False
+    """The agent may install engines."""
+    left_out: frozenset[str] = frozenset()
+    """Engines that agent.yaml names or keeps off the node."""
+    engines_free_bytes: int | None = None
+    programs_missing: frozenset[str] = frozenset()
+    """Of those that engines need: what is not there."""
 
 
 def ok(check: str, sentence: str) -> Finding:

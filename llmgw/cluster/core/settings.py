@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from agent.plans import INSTALLABLE, version_problem
+from agent.plans import DEFAULTS, INSTALLABLE, version_problem
 from agent.wire.reason import Reason
 from llmgw.price import Price
 from llmgw.zones import zone
@@ -174,9 +174,9 @@ class EngineVersions:
     """What nodes install by themselves; empty: nothing, it is left to whoever runs the node (docs/engines-install.md).
     llama.cpp everywhere, vLLM where a node's cards run it, SGLang only where it is named here."""
 
-    llamacpp: str = "b10991"
-    vllm: str = "0.30.0"
-    sglang: str = ""
+    llamacpp: str = DEFAULTS["llamacpp"]
+    vllm: str = DEFAULTS["vllm"]
+    sglang: str = DEFAULTS["sglang"]
 
 
 @dataclass(frozen=True, slots=True)
