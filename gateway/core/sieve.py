@@ -87,8 +87,7 @@ class Sieve:
         if not self._wants_usage and usage.MARK in block:
             for null, nothing in _NULLS:
                 block = block.replace(null, nothing)
-        self.events = block.count(b"\n\n")
-        odd = _odd(block, self.events)
+        odd, self.events = _odd(block)
         if odd == 0 or self.twins:
             block = self._each(sse.split(block))
             self.events = block.count(b"\n\n")
@@ -106,19 +105,19 @@ class Sieve:
             start = at if before < 0 else before + 2
             end = block.index(b"\n\n", mark) + 2
             kept.append(block[at:start])
-            kept.append(self._each([block[start:end]], kept))
+            left = self._each([block[start:end]], kept)
+            self.events += left.count(b"\n\n") - 1
+            kept.append(left)
             at = end
         if not kept:
             return block
         kept.append(block[at:])
-        block = b"".join(kept)
-        self.events = block.count(b"\n\n")
-        return block
+        return b"".join(kept)
 
     def _mark(self, block: bytes, at: int, odd: int) -> int:
         """Where the next event that must be looked at says so; -1 when none does."""
         first = odd if odd >= at else -1
-        if (error := block.find(b"error", at)) >= 0 and (first < 0 or error < first):
+        if (error := block.find(b'"error"', at)) >= 0 and (first < 0 or error < first):
             first = error
         for mark in self._marks:
             if (found := mark.search(block, at)) is not None and (first < 0 or found.start() < first):
@@ -141,7 +140,7 @@ class Sieve:
         return b"".join(kept)
 
     def _clean(self, raw: bytes) -> bytes:
-        if _odd(raw, raw.count(b"\n\n")) >= 0:
+        if _odd(raw)[0] >= 0:
             data = sse.parse(raw).data
             if data is None:
                 return raw
@@ -186,15 +185,19 @@ class Sieve:
         return _event(event.name, usage.without(event.data))
 
 
-def _odd(block: bytes, events: int) -> int:
-    """Where something begins that may not be an event of one line of JSON; -1 when all of `block` looks like that.
-    Comments, `[DONE]`, other line ends and garbage are looked at one by one."""
+def _odd(block: bytes) -> tuple[int, int]:
+    """Where something begins that may not be an event of one line of JSON, -1 when all of `block` looks like that, and
+    how many events there are (0 where that is odd from its beginning). Comments, `[DONE]`, other line ends and garbage
+    are looked at one by one. Every end of a line must be one of those between two such events, or of the last."""
     if not block.startswith(b"data: {"):
-        return 0
-    usual = block.count(b"}\n\ndata: {") + 1 if events > 1 else 1
+        return 0, 0
+    lines = block.count(b"\n")
+    usual = block.count(b"}\n\ndata: {") + 1 if lines > 2 else 1
     if block.endswith(b"}\n\n"):
-        return -1 if events == usual else 0
-    return len(block) - len(DONE) if block.endswith(_LAST) and events == usual + 1 else 0
+        return (-1, usual) if lines == 2 * usual else (0, 0)
+    if block.endswith(_LAST) and lines == 2 * usual + 2:
+        return len(block) - len(DONE), usual + 1
+    return 0, 0
 
 
 def _event(name: bytes, data: bytes) -> bytes:

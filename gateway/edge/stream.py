@@ -141,8 +141,9 @@ class Stream:
 
     async def _until_content(self, block: bytes) -> bytes:
         """Hold events until one has content; then open the answer and let go of all of them."""
-        at = 0
+        at = silent = 0
         while at < len(block) and not self._tally.content_sent:
+            silent += 1
             end = sse.end_of_first(block, at)
             seen = chunk.look(sse.parse(block[at:end]))
             if seen.error is not None:
@@ -167,7 +168,7 @@ class Stream:
         except Broken:
             self._tally.content_sent = False  # nothing of it is out: it can be made again
             raise
-        self._tally.events += max(1, block.count(b"\n\n", at))
+        self._tally.events += max(1, self._sieve.events - silent)
         self._held.clear()
         await open_stream(self._exchange)
         return block
