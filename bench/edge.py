@@ -50,9 +50,10 @@ def edge(
     folder: Path,
     run: Sequence[str] = ("-m", "gateway.edge"),
     other: Mapping[str, Part] | None = None,
+    root: Path = ROOT,
 ) -> Iterator[Edge]:
     """The edge on its core, with Redis on the load's. `run` may put a profiler in between, `other` parts of the
-    snapshot take the place of the usual ones."""
+    snapshot take the place of the usual ones, `root` is the checkout whose edge it is."""
     this = _state_directory(folder)
     with ExitStack() as stack:
         redis_pid = stack.enter_context(_redis(this, which.load))
@@ -70,7 +71,7 @@ def edge(
             stdout=output,
             stderr=output,
             pass_fds=(listener.fileno(),),
-            cwd=ROOT,
+            cwd=root,
         )
         stack.callback(processes.end, process)
         wait_until_answers("the edge", process, port, "/ready", log)
