@@ -50,6 +50,7 @@ class CardWatch:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._known: Cards | None = None
+        self._missing: frozenset[str] = frozenset()
         self._near: dict[int, smi.Near] = {}
         self._near_of: tuple[str | None, ...] | None = None
         self._near_at = 0.0
@@ -62,11 +63,15 @@ class CardWatch:
         try:
             told = self._asked("facts", self._look).result(within_s)
         except Late:
-            return self._as_known("the driver does not answer")
+            return self._as_known("the driver does not answer.")
         except gpus.NotTold as e:
-            return self._as_known(str(e))
+            return self._as_known(f"{e}.")
+        self._missing = self._not_told(told)
+        if self._missing:
+            which = ", ".join(sorted(self._missing))
+            return self._as_known(f"the driver no longer tells of card {which}: has it fallen off the bus?")
         if told.gpus is None and self._known is not None and self._known.gpus:
-            return self._as_known("neither NVML nor nvidia-smi tells of it any more")
+            return self._as_known("neither NVML nor nvidia-smi tells of it any more.")
         self._known = told
         return told
 
@@ -77,6 +82,8 @@ class CardWatch:
 
     def held(self, within_s: float) -> dict[int, dict[int, int | None]] | None:
         """See `gpus.held`; None also where the driver does not answer in time."""
+        if self._missing:  # what is left is numbered otherwise
+            return None
         now = self._clock()
         if self._held is not None and now - self._held[0] < (_SAME_SLOW_S if self.slow else _SAME_S):
             return self._held[1]  # several shards, each of which asks for itself
@@ -98,7 +105,7 @@ class CardWatch:
     def figures(self, every_s: float) -> tuple[GpuFigures, ...] | None:
         """The newest that are known, at once; newer ones are asked for when these are `every_s` old. None: no card is
         known, or the driver has not answered for a while."""
-        if self._known is None or not self._known.gpus:
+        if self._known is None or not self._known.gpus or self._missing:
             return None
         every_s = max(every_s, _SMI_EVERY_S) if self._known.slow else every_s
         now = self._clock()
@@ -155,6 +162,13 @@ class CardWatch:
                     _log.exception("the cards could not be asked")
                 told.set_exception(e)
 
+    def _not_told(self, told: Cards) -> frozenset[str]:
+        """Cards, by their place on the bus, that were told of before. An instance goes with its card, or by itself."""
+        if told.gpus is None or self._known is None:
+            return frozenset()
+        before, now = ({g.bus_id for g in gpus or () if g.bus_id} for gpus in (self._known.gpus, told.gpus))
+        return frozenset(before - now)
+
     def _as_known(self, problem: str) -> Cards:
         if self._known is None:
             return Cards()
@@ -164,4 +178,4 @@ class CardWatch:
 
 def _with_problem(gpu: GpuFacts, problem: str) -> GpuFacts:
     """Its moving figures are unknown now."""
-    return replace(cards.still(gpu), problem=f"{problem}: nothing new is put on it")
+    return replace(cards.still(gpu), problem=f"{problem} Nothing new is put on it")

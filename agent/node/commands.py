@@ -127,6 +127,8 @@ def status(args: argparse.Namespace) -> int:
     pid, link = found["agent_pid"], found["link"]
     print(f"agent: {f'pid {pid}' if pid else 'not running'}; link: {link.get('state', 'unknown')}", end="")
     print(f" ({link['problem']})" if link.get("problem") else "")
+    if link.get("renewal_problem"):
+        print(f"the node's certificate was not renewed: {link['renewal_problem']}")
     if found["settings_problem"]:
         print(found["settings_problem"])
     for s in found["shards"]:

@@ -18,10 +18,20 @@ from agent import starter
 from agent.core import backoff, gguf, joining, proc, source
 from agent.core.doctor import Level, Seen, findings
 from agent.core.last_words import Exit, cleaned, sentence
-from agent.core.readiness import Response, Verdict, verdict
+from agent.core.readiness import Response, Verdict, off_card, verdict
 from agent.wire.facts import EngineFacts, NodeFacts
 
 STAT = "4711 (a) b (c) d) S 1 4711 4711 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3\n"
+
+
+def test_what_a_shard_does_not_hold_is_said_by_its_card() -> None:
+    held = {0: 5, 1: 0, 1202: None}
+    assert off_card({0: 5, 1: None}, "x", serves=True) is None
+    assert off_card(held, "/opt/llama-server", serves=True) == (
+        "it answers, and holds no memory on card 1 (of 3 that it was given): it computes on the CPU; /opt/llama-server "
+        "may be a build without CUDA"
+    )
+    assert off_card({1202: 0}, "x", serves=False) == "it lives, and holds no memory yet on card 2/mig2"
 
 
 def test_a_process_name_may_hold_anything() -> None:

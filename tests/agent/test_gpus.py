@@ -180,10 +180,20 @@ def test_the_matrix_is_asked_for_once_and_a_tool_that_fails_keeps_the_cards(tmp_
     assert [c.gpus and c.gpus[0].gpu_class for c in found] == ["h100-80g"] * 3
     assert asked.read_text().split().count("topo") == 1
     assert watch.held(10) == {0: {4711: 512 * 2**20}}
+    (tmp_path / "query").write_text(query(Card(), Card(bus="00000000:3b:00.0", uuid="GPU-3b")))
+    assert [g.problem for g in watch.cards().gpus or ()] == [None, None], "one more is no loss"
+    (tmp_path / "query").write_text(query(Card(bus="00000000:3b:00.0", uuid="GPU-3b")))
+    left = watch.cards().gpus or ()
+    assert [(g.index, g.uuid) for g in left] == [(0, "GPU-18"), (1, "GPU-3b")], "each keeps its number"
+    lost = "the driver no longer tells of card 0000:18:00.0: has it fallen off the bus? Nothing new is put on it"
+    assert [g.problem for g in left] == [lost, lost]
+    assert (watch.held(1), watch.figures(0.1)) == (None, None)
+    (tmp_path / "query").write_text(query(Card(), Card(bus="00000000:3b:00.0", uuid="GPU-3b")))
+    assert [g.problem for g in watch.cards().gpus or ()] == [None, None]
     (tmp_path / "query").write_text("Failed to initialize NVML: Unknown Error\n")
-    (kept,) = watch.cards().gpus or ()
+    kept, _ = watch.cards().gpus or ()
     assert (kept.gpu_class, kept.power_w) == ("h100-80g", None)
-    assert kept.problem == "neither NVML nor nvidia-smi tells of it any more: nothing new is put on it"
+    assert kept.problem == "neither NVML nor nvidia-smi tells of it any more. Nothing new is put on it"
     assert CardWatch("/nowhere/nvidia-smi").cards().gpus is None
 
 
@@ -233,7 +243,7 @@ def test_what_moves_is_told_and_a_driver_that_hangs_holds_up_nobody(
     assert (second["sm_active_percent"], second["utilization_percent"]) == (None, None)
     figures, held, problems, power, uuid = json.loads(hung)
     assert (figures, held, power, uuid) == (None, None, None, "GPU-18")
-    assert problems == ["the driver does not answer: nothing new is put on it"] * 2
+    assert problems == ["the driver does not answer. Nothing new is put on it"] * 2
     assert again == "[null, null] True"
 
 

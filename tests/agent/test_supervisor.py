@@ -20,12 +20,12 @@ import pytest
 
 from agent import starter
 from agent.core.readiness import Verdict, verdict
-from agent.engine import Engine
+from agent.engine import Command, Engine, Paths, Rendezvous
 from agent.node import installed, logs, probe, shardfile
 from agent.node.clock import Clock
 from agent.node.linux import LinuxHost
 from agent.node.weights import Progress, Weights
-from agent.wire.shard import ShardState, Source
+from agent.wire.shard import ShardSpec, ShardState, Source
 from tests.agent.node import KEY, Node, Scripted, lives, tiny
 
 pytestmark = pytest.mark.slow
@@ -406,6 +406,34 @@ async def test_a_sidecar_lives_and_dies_with_its_shard(make_node: MakeNode) -> N
     failed = await node.state(S.FAILED)
     assert str(failed.reason).startswith("a sidecar of scripted was ended by SIGKILL")
     assert not lives(server)
+
+
+class Headed(Scripted):
+    """As an engine under Ray: its head is a sidecar, and the server waits until that listens."""
+
+    def commands(self, shard: ShardSpec, paths: Paths, host: str) -> tuple[Command, ...]:
+        head, server = super().commands(shard, paths, host)
+        return head, replace(server, waits_for=Rendezvous("127.0.0.1", shard.port + 1, 20.0))
+
+
+async def test_a_head_that_dies_while_it_is_waited_for_fails_the_shard_at_once(make_node: MakeNode) -> None:
+    node = make_node(engine=Headed(SERVER + "serve()", sidecar="raise OSError('no room in /dev/shm')"))
+    node.want(tiny(engine="scripted"))
+    failed = await node.state(S.FAILED, timeout_s=10)
+    assert str(failed.reason).startswith("a sidecar of scripted ended with status 1 while starting: OSError: no room")
+
+
+async def test_an_agent_that_died_between_two_of_its_processes_begins_the_shard_anew(make_node: MakeNode) -> None:
+    node = make_node(engine=Headed(SERVER + "serve()", sidecar="import time; time.sleep(120)"))
+    spec = tiny(engine="scripted")
+    node.want(spec)
+    await node.until(lambda shards: next((s for s in shards if s.reason and s.reason.startswith("it waits for")), None))
+    (record,) = shardfile.read_all(node.home)
+    (head,) = record.processes
+    assert record.parts == 2
+    second = await node.again()
+    assert second.supervisor.observed() == (), "a part of a shard is no shard"
+    assert not lives(head.pid)
 
 
 async def test_an_engine_that_ignores_sigterm_is_killed(make_node: MakeNode) -> None:
