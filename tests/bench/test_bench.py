@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench import contenders, requests, turns
+from bench import contenders, requests, versions
 from bench.cell import Cell, Spread
 from bench.contenders import Engine
 from bench.figures import Figure, errors, figures
@@ -202,7 +202,7 @@ def test_a_busy_machine_has_no_verdict_on_what_the_clock_says() -> None:
 @needs_compiler
 def test_two_versions_by_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Here both are this one: each is said with what it took."""
-    assert turns.main([str(ROOT), f"{ROOT}/bench/..", "--only", "requests", "--rounds", "1"]) == 0
+    assert versions.main([str(ROOT), f"{ROOT}/bench/..", "--only", "requests", "--rounds", "1"]) == 0
     said = capsys.readouterr().out
     assert said.count(" µs (") == 2
     assert "1.00 ×" in said
