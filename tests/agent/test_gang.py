@@ -101,19 +101,11 @@ async def test_ranks_come_up_together_and_end_together(lab: Lab) -> None:
 
 
 @pytest_slow
-async def test_an_agent_finds_its_rank_again_and_a_cut_network_or_a_restarted_machine_fails_it(lab: Lab) -> None:
+async def test_a_cut_network_or_a_restarted_machine_fails_a_rank(lab: Lab) -> None:
     one, two = lab.nodes
     specs = lab.gang()
     await lab.want(specs)
-    before = await lab.serving(specs)
-    for node in lab.nodes:
-        node.kill_agent()
-        node.control.said.clear()
-        node.begin()
-    after = await lab.serving(specs)
-    assert [(r.pid, r.adopted) for r in after] == [(r.pid, True) for r in before]
-    assert after[0].took == before[0].took
-
+    await lab.serving(specs)
     two.cut()
     missed = await one.shard(specs[0], S.FAILED)
     assert "RuntimeError: rank 1 left" in str(missed.reason)
@@ -129,6 +121,3 @@ async def test_an_agent_finds_its_rank_again_and_a_cut_network_or_a_restarted_ma
     begun = await two.shard(specs[1], S.FAILED)
     assert begun.reason == "its machine was restarted, and one rank cannot begin alone: all of them begin anew"
     assert "left" in str((await one.shard(specs[0], S.FAILED)).reason)
-    specs = again(specs)
-    await lab.want(specs)
-    await lab.serving(specs)

@@ -13,9 +13,9 @@ import time
 class Link:
     """`python -m fleet.link` on a socket that stays bound over its restarts, as the supervisor does it."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.socket = socket.socket()
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket.bind((host, 0))
         self.socket.listen(128)
         self.port: int = self.socket.getsockname()[1]
         self.process: subprocess.Popen[str] | None = None

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +37,11 @@ def _ip(*arguments: str) -> None:
 class LabNode:
     """A machine: a namespace with a cable to the others, and an agent in it, or none."""
 
-    def __init__(self, lab: Lab, number: int, control: Control, home: Home) -> None:
-        self.lab, self.number, self.control, self.home = lab, number, control, home
+    control: Control
+    """Where nobody else enrolled it."""
+
+    def __init__(self, lab: Lab, number: int, home: Home) -> None:
+        self.lab, self.number, self.home = lab, number, home
         self.name, self.address = f"n{number}", lab.address(10 + number)
         self.namespace, self.cable = f"{lab.prefix}n{number}", f"{lab.prefix}v{number}"
         self.boot = f"boot-{number}-1"
@@ -91,7 +94,9 @@ class LabNode:
 class Lab:
     """A few nodes and the cables between them. Needs root and iproute2."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, enrol: Callable[[LabNode], dict[str, object]] | None = None) -> None:
+        """`enrol` gives what a node's agent.yaml says of a control plane that is not scripted."""
+        self._enrol = enrol
         pid = os.getpid()
         self.folder, self.prefix = folder, f"lg{pid % 100000}"
         self._net = f"10.{80 + pid % 40}.{pid // 40 % 250}"
@@ -119,16 +124,10 @@ class Lab:
             node.begin()
 
     async def _node(self, number: int) -> None:
-        authority = Authority(self.folder / f"pki{number}", names=(self.address(1),))
-        control = await self._stack.enter_async_context(Control(authority, host=self.address(1)))
-        home = open_home(self.folder / f"n{number}")
-        node = LabNode(self, number, control, home)
+        node = LabNode(self, number, open_home(self.folder / f"n{number}"))
         self.nodes.append(node)
-        pair = authority.node(node.name)
-        tls = {"ca": str(authority.pem), "cert": str(pair.cert), "key": str(pair.key)}
-        home.settings.write_text(
-            yaml.safe_dump({"node_id": node.name, "server": control.url, "tls": tls, "address": node.address})
-        )
+        told = self._enrol(node) if self._enrol is not None else await self._scripted(node)
+        node.home.settings.write_text(yaml.safe_dump({"node_id": node.name, "address": node.address, **told}))
         inner = f"{self.prefix}i{number}"
         _ip("netns", "add", node.namespace)
         _ip("link", "add", node.cable, "type", "veth", "peer", "name", inner)
@@ -138,6 +137,15 @@ class Lab:
         _ip("-n", node.namespace, "link", "set", "lo", "up")
         _ip("-n", node.namespace, "addr", "add", f"{node.address}/24", "dev", inner)
         _ip("-n", node.namespace, "link", "set", inner, "up")
+
+    async def _scripted(self, node: LabNode) -> dict[str, object]:
+        authority = Authority(self.folder / f"pki{node.number}", names=(self.address(1),))
+        node.control = await self._stack.enter_async_context(Control(authority, host=self.address(1)))
+        pair = authority.node(node.name)
+        return {
+            "server": node.control.url,
+            "tls": {"ca": str(authority.pem), "cert": str(pair.cert), "key": str(pair.key)},
+        }
 
     async def close(self) -> None:
         for node in self.nodes:

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -68,6 +69,13 @@ class Booted(LinuxHost):
         self._boot_id = boot
 
 
+class Here(ThisMachine):
+    """A machine on which the stand-in engine is found."""
+
+    def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
+        return replace(super().facts(address, own_ports), engines=(EngineFacts("ganged", "1", path=sys.executable),))
+
+
 async def run(home_path: Path, boot: str) -> None:
     home = open_home(home_path)
     settings = read(home.settings)
@@ -84,7 +92,7 @@ async def run(home_path: Path, boot: str) -> None:
     with only_agent(home):
         link = WebsocketLink(settings, lambda sentence: None)
         identity = Identity(settings.node_id, secrets.token_hex(8), settings.address)
-        await Agent(ctx, identity, link, ThisMachine(home, settings)).run()
+        await Agent(ctx, identity, link, Here(home, settings)).run()
 
 
 if __name__ == "__main__":
