@@ -149,10 +149,12 @@ class EdgeProtocol(HttpToolsProtocol):
     def body_passed_by(self) -> None:
         """The body came whole without the parser (`filling`): what follows is another request."""
         self.parser = httptools.HttpRequestParser(self)
+        self._reading = None
 
     def on_message_complete(self) -> None:
-        if self._reading is not None:
-            self._reading.fed_all()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.fed_all()
         elif not self.parser.should_upgrade():
             super().on_message_complete()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.edges import AUTH, EdgeProcess, endpoint
 from tests.gateway.test_connections import CHAT, Dial, dial, message, said, whole, words
-from tests.gateway.upstreams import engine
+from tests.gateway.upstreams import Call, answer, engine
 
 __all__ = ["dial"]
 
@@ -55,6 +55,20 @@ async def test_what_hides_a_request_is_not_answered_twice(edge: EdgeProcess, dia
         assert not up.calls
 
 
+async def test_garbage_behind_a_request_is_not_its_answer(edge: EdgeProcess, dial: Dial) -> None:
+    """The request itself was good: it must not be told that it was not."""
+
+    async def slow(call: Call) -> None:
+        await asyncio.sleep(0.3)
+        await call.whole(answer("late"))
+
+    async with engine(slow) as up:
+        edge.serve(endpoint(up.port))
+        wire = await dial()
+        wire.write(message() + b"\x00\x01 nonsense\r\n\r\n")
+        assert b" 400 " not in await wire.ended()
+
+
 async def test_a_head_that_never_ends_its_line(edge: EdgeProcess, dial: Dial) -> None:
     """Byte by byte it is only slow, and others are served meanwhile."""
     async with engine(whole) as up:
@@ -86,9 +100,9 @@ async def test_who_wants_the_connection_closed(edge: EdgeProcess, dial: Dial) ->
         edge.serve(endpoint(up.port))
         wire = await dial()
         wire.write(message("connection: close") + HIDDEN)
-        status, answer, _ = await wire.answer()
+        status, said_head, _ = await wire.answer()
         assert status == 200
-        assert b"connection: close" in answer
+        assert b"connection: close" in said_head
         assert await wire.ended() == b""
 
 
