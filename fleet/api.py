@@ -28,6 +28,8 @@ class NodeRow(serializers.Serializer[Any]):
     node = serializers.CharField()
     state = serializers.CharField(help_text="ready, cordoned, draining, unsettled, away, lost, refused, unknown")
     reason = serializers.CharField()
+    location = serializers.CharField(help_text="site/room/row/rack, from its labels")
+    pdus = serializers.ListField(child=serializers.CharField())
     address = serializers.CharField(allow_null=True)
     connected = serializers.BooleanField()
     cordoned = serializers.BooleanField()

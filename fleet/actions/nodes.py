@@ -17,6 +17,8 @@ from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
+_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/,-]{0,61}[A-Za-z0-9])?")
+"""Several PDUs are one value: `a,b`."""
 
 
 def cordon(*, node_id: str, actor: str) -> None:
@@ -37,10 +39,10 @@ def uncordon(*, node_id: str, actor: str) -> None:
 def label(*, node_id: str, changes: dict[str, str | None], actor: str) -> dict[str, str]:
     """Stored labels set, or taken away by None; all of them as they are then. They win over the agent's own."""
     for name, value in changes.items():
-        if not _LABEL.fullmatch(name) or not (value is None or value == "" or _LABEL.fullmatch(value)):
+        if not _LABEL.fullmatch(name) or not (value is None or value == "" or _VALUE.fullmatch(value)):
             raise Invalid(
                 "bad_label",
-                f"a label is name=value of letters, digits, dots, dashes, slashes and underscores, not {name}={value}",
+                f"a label is name=value of letters, digits and . - / _ (commas between values), not {name}={value}",
             )
     with transaction.atomic():
         node = _locked(node_id)

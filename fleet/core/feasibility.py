@@ -62,6 +62,22 @@ def cordoned(need: Need, room: Room) -> Reason | None:
     return None
 
 
+def held(need: Need, room: Room) -> Reason | None:
+    """Its rack, row or PDU is held."""
+    return room.ledger.held(room.node.id) if room.ledger is not None else None
+
+
+def power(need: Need, room: Room) -> Reason | None:
+    """Its cards at their limits would pass a cap of its rack, row or PDU."""
+    run, ledger = need.profile.run, room.ledger
+    if not run.gpus or ledger is None or not ledger.capped(room.node.id):
+        return None
+    wish = cards.wish(run)
+    free = [c for c in room.node.facts.gpus or () if c.index not in room.devices and wish.meets(c)]
+    adds = sorted(((c.power_limit_w or 0.0) - (c.power_w or 0.0) for c in free), reverse=True)
+    return ledger.power(room.node.id, max(sum(adds[: run.gpus]), 0.0))
+
+
 def labels(need: Need, room: Room) -> Reason | None:
     missing = {k: v for k, v in need.profile.labels.items() if room.node.labels.get(k) != v}
     if not missing:
@@ -176,8 +192,8 @@ def address(need: Need, room: Room) -> Reason | None:
     return Reason("address_unknown", f"{room.node.id} has not said at which address others reach it")
 
 
-STANDING: tuple[Check, ...] = (connected, cordoned, labels, engine, engine_says, gpus, cpu, memory, address)
+STANDING: tuple[Check, ...] = (connected, cordoned, held, labels, engine, engine_says, gpus, cpu, memory, address)
 """In the order in which people want to read them. These look at nothing but a room's likeness (`fleet.core.room`):
 rooms that are alike are judged once."""
-MOVING: tuple[Check, ...] = (memory_free, disk, port)
+MOVING: tuple[Check, ...] = (memory_free, disk, port, power)
 """These look at what moves all the time, and are quick."""

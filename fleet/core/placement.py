@@ -112,7 +112,7 @@ def look(
         if code:
             codes[code] += 1
         else:
-            fitting[name] = verdict
+            fitting[name] = _located(verdict, need, room)
     groups: tuple[spanning.Group, ...] = ()
     if profile.run.nodes > 1:
         groups = spanning.groups(need, rooms, {n: v.score for n, v in fitting.items()}, {})
@@ -157,7 +157,13 @@ def _candidate(need: Need, room: Room) -> Candidate:
 
 def _verdict(need: Need, room: Room) -> Verdict:
     code = first(STANDING, need, room)
-    return Verdict(code) if code else Verdict("", rank.score(need, room), _size(need, room))
+    if code:
+        return Verdict(code)
+    return Verdict("", rank.standing(need, room), _size(need, room))
+
+
+def _located(verdict: Verdict, need: Need, room: Room) -> Verdict:
+    return replace(verdict, score=rank.located(verdict.score, need, room))
 
 
 def _size(need: Need, room: Room) -> Size:
@@ -230,6 +236,8 @@ _WORDS = {
     "node_not_reported": "not reported yet",
     "node_cordoned": "cordoned",
     "node_draining": "draining",
+    "place_held": "in a rack that is held",
+    "power_cap": "power cap of a rack",
     "label_missing": "label missing",
     "engine_missing": "engine missing",
     "engine_unusable": "engine unusable",

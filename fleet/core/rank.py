@@ -17,7 +17,21 @@ Scorer = Callable[[Need, Room], float]
 
 def score(need: Need, room: Room) -> float:
     """In [0, 1]; the higher the better."""
+    return located(standing(need, room), need, room)
+
+
+def standing(need: Need, room: Room) -> float:
+    """By what looks at nothing but a room's likeness and its copies of the model."""
     return sum(weight * scorer(need, room) for scorer, weight in SCORERS) / sum(w for _, w in SCORERS)
+
+
+def located(standing: float, need: Need, room: Room) -> float:
+    """With where it stands: copies of one model in different racks and on different PDUs, where there are others. A
+    node without a location is a rack of its own."""
+    shared = room.ledger.shared(room.node.id, need.model) if room.ledger is not None else None
+    copies = room.models.get(need.model, 0) if shared is None else shared
+    whole = sum(w for _, w in SCORERS)
+    return (standing * whole + LOCATED / (1 + copies)) / (whole + LOCATED)
 
 
 def spread(need: Need, room: Room) -> float:
@@ -79,10 +93,11 @@ def _left(has: int | None, taken: int) -> float:
 
 SCORERS: tuple[tuple[Scorer, float], ...] = (
     (spread, 4.0),
-    (linked, 4.0),
+    (linked, 9.0),  # more than a second copy on one node costs
     (packed, 1.0),
     (holds, 0.9),  # with `packed` less than a second copy on one node costs
     (free_cpu, 2.0),
     (free_memory, 1.0),
     (idle, 1.0),
 )
+LOCATED = 4.0

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fleet.core import fabrics, shape
+from fleet.core import fabrics, facility, shape
 from fleet.core.fabrics import Fabrics
+from fleet.core.facility import Ledger
 from fleet.core.replica import State
 from fleet.core.world import NodeView, ReplicaView, ShardView, World
 
@@ -25,6 +26,8 @@ class Room:
     """Reserved, and not yet taken by the engine: the node still counts it as free."""
     models: dict[str, int] = field(default_factory=dict)
     """How many shards of each model it has."""
+    ledger: Ledger | None = None
+    """Of the racks and PDUs, shared by all rooms."""
     _likeness: Hashable = None
 
     def take(self, model: str, shard: ShardView) -> None:
@@ -35,6 +38,14 @@ class Room:
         self.untouched_bytes += _untouched(shard)
         self.models[model] = self.models.get(model, 0) + 1
         self._likeness = None
+        if self.ledger is not None:
+            self.ledger.take(self.node.id, model, self.watts)
+
+    @property
+    def watts(self) -> float:
+        """What the node may come to draw."""
+        assert self.ledger is not None, "there is nothing to reckon with"
+        return self.ledger.settings.node_w + facility.may_draw_w(self.node.facts.gpus or (), self.devices)
 
     @property
     def likeness(self) -> Hashable:
@@ -64,6 +75,7 @@ class Room:
             memory_bytes=self.memory_bytes - shard.memory_bytes,
             # What it holds in memory comes free with it.
             untouched_bytes=self.untouched_bytes - _untouched(shard) - (shard.memory_measured_bytes or 0),
+            ledger=self.ledger,
             models={**self.models, model: self.models.get(model, 0) - 1},
         )
 
@@ -80,6 +92,19 @@ class Rooms(dict[str, Room]):
 def of(world: World) -> Rooms:
     """Every node's room under what is placed now."""
     rooms = Rooms((node.id, Room(node, ports=set(node.facts.ports_taken or ()))) for node in world.nodes)
+    _fill(rooms, world)
+    ledger = Ledger(world.facility)
+    for room in rooms.values():
+        where = facility.location(room.node.labels)
+        if where.places:
+            room.ledger = ledger
+            ledger.put(room.node.id, where, room.watts)
+            for model, shards in room.models.items():
+                ledger.take(room.node.id, model, room.watts, shards)
+    return rooms
+
+
+def _fill(rooms: Rooms, world: World) -> None:
     for replica in world.replicas:
         for shard in replica.shards:
             if shard.node in rooms:
@@ -92,15 +117,18 @@ def of(world: World) -> Rooms:
     for stray in world.strays:
         if stray.port is not None and stray.node in rooms:
             rooms[stray.node].ports.add(stray.port)
-    return rooms
 
 
 def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
     """The rooms as they would be without `replica`."""
     changed = Rooms(rooms)
+    ledger: Ledger | None = None
     for shard in replica.shards:
         if shard.node in changed:
-            changed[shard.node] = changed[shard.node].without(replica.model, shard)
+            room = changed[shard.node] = changed[shard.node].without(replica.model, shard)
+            if room.ledger is not None:
+                room.ledger = ledger = ledger or room.ledger.copy()
+                ledger.take(shard.node, replica.model, room.watts, -1)
     return changed
 
 

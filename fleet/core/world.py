@@ -9,7 +9,7 @@ from agent.wire.facts import NodeFacts
 from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
 from fleet.core.replica import State
-from llmgw.cluster.core.settings import FleetSettings, ServingSettings
+from llmgw.cluster.core.settings import FacilitySettings, FleetSettings, ServingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ class World:
     targets: Mapping[str, int] = field(default_factory=dict)
     """By model: how many replicas its load asks for (`fleet.core.autoscale`)."""
     serving: ServingSettings = field(default_factory=ServingSettings)
+    facility: FacilitySettings = field(default_factory=FacilitySettings)
     time_zone: str = "UTC"
     """By whose clock schedules are read."""
     version: int = 0

@@ -15,6 +15,7 @@ from django.utils import timezone
 from agent.wire.facts import PcieFacts, device_name
 from fleet import models
 from fleet.core import world as core
+from fleet.core.facility import location
 from fleet.core.replica import State
 from fleet.selectors import engines, figures
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
@@ -218,11 +219,14 @@ class _Told:
 def _node(row: models.Node, told: _Told, states: Iterable[str], reserved: list[tuple[int, int]]) -> dict[str, Any]:
     facts = facts_of(row)
     state, reason = told.state(row)
+    where = location(labels_of(row, facts))
     found = list(states)
     return {
         "node": row.node_id,
         "state": state,
         "reason": reason,
+        "location": str(where),
+        "pdus": list(where.pdus),
         "address": facts.address,
         "connected": row.connected,
         "cordoned": row.cordoned,

@@ -55,6 +55,7 @@ def load_world(now: float) -> core.World:
         synced,
         fleet,
         serving=settings.serving,
+        facility=settings.facility,
         demand=told.demand,
         heard=told.heard,
         quiet=told.quiet,

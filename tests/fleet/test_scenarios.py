@@ -7,6 +7,7 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   restart M [in-place]
                                   asked M [waiting=] [busy=] [refused] [nobody] | unheard | quiet R | starts M SECONDS
                                   system stopped [note] | system started | at WEEKDAY HH:MM
+                                  facility rack|row|pdu NAME [held] [cap=WATTS]
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
@@ -39,7 +40,7 @@ from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
-from llmgw.cluster.core.settings import ServingSettings
+from llmgw.cluster.core.settings import PlaceOptions, ServingSettings
 from tests.fleet.simulate import apply
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -155,6 +156,13 @@ class Stage:
             case ["at", day, clock]:
                 moment = MONDAY + timedelta(days=DAYS.index(day), hours=int(clock[:2]), minutes=int(clock[3:]))
                 self.now = moment.timestamp()
+            case ["facility", kind, place, *rest]:
+                said = PlaceOptions(
+                    "held" in rest, power_cap_w=next((int(w[4:]) for w in rest if w.startswith("cap=")), None)
+                )
+                places = {**getattr(self.world.facility, f"{kind}s"), place: said}
+                facility = replace(self.world.facility, **{f"{kind}s": places})
+                self.world = replace(self.world, facility=facility)
             case ["unsynced" | "synced" as word]:
                 self.world = replace(self.world, synced=word == "synced")
             case ["after", seconds]:
@@ -209,6 +217,12 @@ class Stage:
                     node = replace(node, facts=replace(node.facts, gpus=joined(node.facts.gpus or (), key, value)))
                 case "ib" | "roce" | "domain":
                     node = replace(node, facts=fabric(node.facts, key, value))
+                case "rack" | "row" | "pdu":
+                    node = replace(node, labels={**node.labels, f"llmgw.io/{key}": value})
+                case "watts":  # of each card: MEASURED/LIMIT
+                    drawn, limit = map(float, value.split("/"))
+                    gpus = tuple(replace(c, power_w=drawn, power_limit_w=limit) for c in node.facts.gpus or ())
+                    node = replace(node, facts=replace(node.facts, gpus=gpus))
                 case "ethernet":
                     node = replace(node, labels={**node.labels, "llmgw.io/ethernet": value})
                 case "foreign":

@@ -7,15 +7,20 @@ from typing import Any
 
 from fleet import logs, selectors
 from fleet.actions import joining, nodes
+from fleet.core.facility import location
 from fleet.core.sizes import gib
 from llmgw.cluster.commands import NounCommand, actor, cell, table
 from llmgw.cluster.errors import Invalid
+
+_SHOWN = {f"llmgw.io/{name}" for name in ("rack", "row", "room", "site", "pdu")}
+"""Labels that LOCATION shows."""
 
 
 class Command(NounCommand):
     help = "Nodes: the machines that run engines."
     examples = (
         "  llmgw node list\n"
+        "  llmgw node list --domain rack:r12-07\n"
         "  llmgw node show n1\n"
         "  llmgw node join-code n2\n"
         "  llmgw node label n1 rack=a site-\n"
@@ -25,7 +30,8 @@ class Command(NounCommand):
     )
 
     def build(self) -> None:
-        self.verb("list", selectors.nodes, "every node", show=_list)
+        listing = self.verb("list", _nodes, "every node", show=_list)
+        listing.add_argument("--domain", default="", metavar="KIND:NAME", help="of one rack, row, room, site or pdu")
         self._named("show", _show, "one node in full", show=_shown)
         tail = self._named("logs", _logs, "the newest lines of its agent's log", show=_lines)
         tail.add_argument("-n", "--lines", type=int, default=100, help="how many (100)")
@@ -47,19 +53,27 @@ class Command(NounCommand):
         return verb
 
 
+def _nodes(domain: str) -> list[dict[str, Any]]:
+    kind, colon, name = domain.partition(":")
+    if domain and (not colon or kind not in ("rack", "row", "room", "site", "pdu")):
+        raise Invalid("bad_domain", f"a domain is rack:NAME, row:NAME, room:NAME, site:NAME or pdu:NAME, not {domain}")
+    return [r for r in selectors.nodes() if not domain or location(r["labels"]).within(kind, name)]
+
+
 def _list(rows: list[dict[str, Any]]) -> None:
     table(
         [
             {
                 "node": r["node"],
                 "state": r["state"],
+                "location": r["location"] + (f" ({', '.join(r['pdus'])})" if r["pdus"] else ""),
                 "address": r["address"],
                 "replicas": f"{r['ready']}/{r['replicas']}",
                 "cpu": _of(r["cpu_reserved"], r["cpu_count"]),
                 "memory": _of(gib(r["memory_reserved_bytes"]), _size(r["memory_bytes"])),
                 "gpus": r["gpus"],
                 "engines": r["engines"],
-                "labels": r["labels"],
+                "labels": {k: v for k, v in r["labels"].items() if k not in _SHOWN},
                 "reason": r["reason"],
             }
             for r in rows

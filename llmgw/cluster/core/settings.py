@@ -107,6 +107,27 @@ class ServingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """Of a rack, a row of racks or a PDU. `held`: nothing new is placed there, `note` says why; `power_cap_w`: what its
+    nodes together may come to draw (None: no cap)."""
+
+    held: bool = False
+    note: Note = ""
+    power_cap_w: AtLeastOne | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FacilitySettings:
+    """By the names in the nodes' labels `llmgw.io/rack`, `llmgw.io/row` and `llmgw.io/pdu`. `node_w`: watts that a node
+    draws besides its cards, for the caps."""
+
+    racks: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
+    rows: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
+    pdus: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
+    node_w: Count = 500
+
+
+@dataclass(frozen=True, slots=True)
 class KeySettings:
     """`max_ttl_days` None: a key need not expire."""
 
@@ -206,6 +227,7 @@ class ClusterSettings:
     cache: CacheSettings = field(default_factory=CacheSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     serving: ServingSettings = field(default_factory=ServingSettings)
+    facility: FacilitySettings = field(default_factory=FacilitySettings)
     keys: KeySettings = field(default_factory=KeySettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     keep: KeepSettings = field(default_factory=KeepSettings)

@@ -15,6 +15,7 @@ APPS = (
     "tenancy.api.routes",
     "fleet.api",
     "fleet.serving_api",
+    "fleet.places_api",
     "gateway.api",
     "llmgw.cluster.api.routes",
 )
