@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from agent.core import proc
@@ -109,7 +110,8 @@ class ThisMachine:
 
     def facts(self, address: str | None, own_ports: Collection[int]) -> NodeFacts:
         engines, cards, whole = self._engines.facts(), self._cards.cards(), self._kept.whole()
-        return discovery.facts(self._settings, self._kept.folder, address, engines, own_ports, cards, whole)
+        found = discovery.facts(self._settings, self._kept.folder, address, engines, own_ports, cards, whole)
+        return replace(found, installs=self._settings.installs.on)
 
     def moving(self) -> discovery.Moving:
         return discovery.moving(self._kept.folder, self._cards.figures(FIGURES_S))

@@ -191,6 +191,8 @@ class NodeFacts:
     imex: bool | None = None
     """Whether nvidia-imex runs and has a channel: without it an NVLink domain ends at the machine."""
     engines: tuple[EngineFacts, ...] | None = None
+    installs: bool | None = None
+    """Whether its agent installs engines; False where agent.yaml says `engines: {install: false}`."""
     fabrics: tuple[FabricFacts, ...] | None = None
     weights: tuple[str, ...] | None = None
     """Sources (`agent.wire.shard.Source.url`) whose weights lie whole on this node."""

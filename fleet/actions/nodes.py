@@ -67,6 +67,11 @@ def engine_build(*, node_id: str, engine: str, build: str, actor: str) -> dict[s
         raise Invalid.several((build_problem(engine, build),))
     with transaction.atomic():
         node = _locked(node_id)
+        if node.facts.get("installs") is False and build != AUTO:
+            raise Conflict(
+                "installs_off",
+                f"{node_id} installs no engines: its agent.yaml says engines: {{install: false}}; set it to true there",
+            )
         chosen = {k: v for k, v in node.engine_builds.items() if k != engine}
         if build != AUTO:
             chosen[engine] = build

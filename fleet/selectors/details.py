@@ -64,6 +64,7 @@ def node(node_id: str) -> dict[str, Any]:
         "joined_at": row.created_at,
         "generation": row.generation,
         "taken_generation": row.taken_generation,
+        "installs": facts.installs,
         "engine_details": [{"name": r["engine"], **r} for r in engines.of_node(row, facts)],
         "gpu_details": [
             {

@@ -26,12 +26,17 @@ def of_node(node: models.Node, facts: NodeFacts) -> list[dict[str, Any]]:
     known = about([node])[node.node_id]
     wanted = agents.versions(cluster_settings.in_force(), node.node_id, known) if known is not None else {}
     cards = bool(facts.gpus)
-    offered = [e for e in INSTALLABLE if e in node.engine_builds or (wanted.get(e) and (cards or e == "llamacpp"))]
+    offered = [
+        e
+        for e in INSTALLABLE
+        if e in node.engine_builds or (facts.installs is not False and wanted.get(e) and (cards or e == "llamacpp"))
+    ]
     names = sorted({*told, *offered})
-    return [_row(node, name, told.get(name), wanted.get(name)) for name in names]
+    installs = facts.installs is not False
+    return [_row(node, name, told.get(name), wanted.get(name) if installs else None, installs) for name in names]
 
 
-def _row(node: models.Node, name: str, found: EngineFacts | None, wanted: str | None) -> dict[str, Any]:
+def _row(node: models.Node, name: str, found: EngineFacts | None, wanted: str | None, installs: bool) -> dict[str, Any]:
     known = ENGINES.get(name)
     return {
         "node": node.node_id,
@@ -43,7 +48,7 @@ def _row(node: models.Node, name: str, found: EngineFacts | None, wanted: str | 
         "installing": found.installing or None if found is not None else None,
         "wanted": wanted or None,
         "chosen": node.engine_builds.get(name, AUTO),
-        "builds": [AUTO, *INSTALLABLE[name].builds, NONE] if name in INSTALLABLE else [],
+        "builds": [AUTO, *INSTALLABLE[name].builds, NONE] if name in INSTALLABLE and installs else [],
         "tested_with": known.capabilities.tested_with if known is not None else None,
     }
 

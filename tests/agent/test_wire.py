@@ -165,6 +165,7 @@ FACTS = NodeFacts(
         ),
     ),
     engines=(EngineFacts("llamacpp", "2026.10", "xllamacpp", "/usr/bin/python3", "a problem", "unpacking"),),
+    installs=True,
     imex=True,
     fabrics=(FabricFacts("ib-a", ("mlx5_0",)),),
     weights=("starter:tiny",),

@@ -18,7 +18,7 @@ from fleet.core.agents import About, told, versions
 from fleet.models import Node
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core import settings as core
-from llmgw.cluster.errors import Invalid, NotFound
+from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import AuditEntry
 from tenancy.models import Person
 
@@ -138,6 +138,12 @@ def test_a_build_is_chosen_kept_and_told(capsys: pytest.CaptureFixture[str]) -> 
         nodes.engine_build(node_id="n1", engine="vllm", build="cu99", actor="x")
     with pytest.raises(Invalid, match=r"not trtllm: name it in the node's agent\.yaml"):
         nodes.engine_build(node_id="n1", engine="trtllm", build="auto", actor="x")
+    row.refresh_from_db()
+    row.facts = {**row.facts, "installs": False}
+    row.save()
+    with pytest.raises(Conflict, match="n1 installs no engines"):
+        nodes.engine_build(node_id="n1", engine="vllm", build="none", actor="x")
+    assert selectors.engines() == []
     with pytest.raises(NotFound):
         nodes.engine_build(node_id="n9", engine="vllm", build="auto", actor="x")
 

@@ -118,7 +118,7 @@ class Installer:
         return 0.0
 
     async def _install(self, folders: Folders, plan: Plan, outcomes: Mapping[str, Outcome], driver: str | None) -> None:
-        _log.info("engine %s is installed", installing.key_of(plan))
+        _log.info("engine %s: its installation begins", installing.key_of(plan))
 
         later: asyncio.TimerHandle | None = None
 

@@ -89,7 +89,7 @@ def checked(found: dict[str, Any]) -> None:
     print(f"{found['engine']}{version} takes all {len(found['flags'])} flags that llmgw builds")
     for device in found["devices"] or ():
         print(f"  {device}")
-    print(f"llmgw's part was tested with {found['tested_with']}")
+    print(f"tested with: {found['tested_with']}")
 
 
 def _here(engine: str, path: str) -> dict[str, Any]:
