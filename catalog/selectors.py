@@ -18,7 +18,7 @@ from catalog.core.definition import Definition, Scaling
 from catalog.core.prices import WrittenPrice
 from catalog.core.reading import read
 from catalog.core.writing import written
-from catalog.models import Model
+from catalog.models import Model, Unwanted
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import ClusterSettings, default_price
 from llmgw.cluster.errors import Invalid, NotFound
@@ -135,6 +135,16 @@ def declared_problems(settings: ClusterSettings) -> list[Reason]:
 def wanted() -> list[tuple[Definition, bool]]:
     """(definition, stopped) of every model that can be read: what the fleet keeps running."""
     return [(e.definition, e.stopped) for e in entries() if e.definition is not None]
+
+
+def unwanted() -> list[str]:
+    """Sources of models that were removed with their files, and that no model uses since."""
+    return list(Unwanted.objects.values_list("source", flat=True))
+
+
+def sources_of(definition: Definition) -> frozenset[str]:
+    """Every source that some profile of it loads."""
+    return frozenset(core.source_of(definition, profile)[0] for profile in definition.profiles)
 
 
 def entry(name: str) -> Entry:

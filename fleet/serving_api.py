@@ -13,7 +13,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from catalog.actions import life
 from fleet import selectors
-from fleet.actions import resize, rollout
+from fleet.actions import purge, resize, rollout
 from llmgw.cluster.actions import serving
 from tenancy.api.auth import actor_of
 
@@ -86,6 +86,13 @@ class GpusAsked(serializers.Serializer[Any]):
     in_place = serializers.BooleanField(default=False, help_text="stop each replica first")
 
 
+class PurgedShown(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    deleted = serializers.ListField(child=serializers.CharField(), help_text="sources whose fetched weights go")
+    kept = serializers.ListField(child=serializers.CharField(), help_text="that another model uses")
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="that have them, as far as they told")
+
+
 class BegunShown(serializers.Serializer[Any]):
     name = serializers.CharField()
     replicas = serializers.IntegerField(help_text="that are replaced")
@@ -129,6 +136,12 @@ class ServedModels(GenericViewSet[Any]):
     def gpus(self, request: Request, name: str) -> Response:
         """How many cards each replica uses; 409 where there is no room beside, until `in_place` is said."""
         return Response(BegunShown(resize.gpus(name=name, actor=actor_of(request), **_read(GpusAsked, request))).data)
+
+    @extend_schema(parameters=[_NAME], request=None, responses=PurgedShown)
+    @action(detail=True, methods=["post"])
+    def purge(self, request: Request, name: str) -> Response:
+        """Out of the catalog, and what nodes fetched for it is deleted; DELETE keeps that."""
+        return Response(PurgedShown(purge.remove(name=name, actor=actor_of(request))).data)
 
 
 def _read(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:

@@ -365,6 +365,26 @@ class Agent:
             self._changed.clear()
             self._converge()
             self._changed_for_link.set()
+            await self._drop_unwanted()
+
+    async def _drop_unwanted(self) -> None:
+        """Weights that nobody wants go, once nothing runs here that is not wanted."""
+        order = self._desired
+        if order is None or not order.synced or not order.unwanted:
+            return
+        wanted = {spec.shard_id for spec in order.shards}
+        if any(h.lives and h.shard_id not in wanted for h in self.supervisor.held()):
+            return
+        used = {spec.source.url for spec in order.shards}
+        for source in order.unwanted:
+            if source in used:
+                continue
+            try:
+                if await asyncio.to_thread(self._ctx.weights.drop, source):
+                    _log.info("the weights of a model that was removed with its files are deleted")
+                    self._obeyed.set()
+            except OSError as e:
+                _log.warning("weights that nobody wants could not be deleted: %s", e)
 
     def _converge(self) -> None:
         self.supervisor.converge(self._desired, self._address or _LOCALHOST)

@@ -113,6 +113,31 @@ class Weights:
                 file = self.folder / wanted.folder / wanted.name
                 return file if file.exists() and file.with_name(f"{file.name}.json").exists() else None
 
+    def drop(self, source: str) -> bool:
+        """Deletes what was fetched of `source`; False: nothing was there, or somebody is fetching it just now. What
+        lies elsewhere on the node was put there by a person, and stays."""
+        try:
+            wanted = read(source, self.hub)
+        except BadSource:
+            return False
+        if not isinstance(wanted, Download):
+            return False
+        folder = self.folder / wanted.folder
+        names = [wanted.name, *(f"{wanted.name}.{end}" for end in ("json", "part", "part.etag"))]
+        there = [path for path in (folder / name for name in names) if path.exists()]
+        if not there:
+            return False
+        fd = os.open(folder / f".{wanted.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in there:
+                path.unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
     def _known(self) -> Iterator[tuple[Path, Known]]:
         for path in sorted(self.folder.glob("*/*.json")):
             try:

@@ -99,6 +99,8 @@ class Desired:
     taken_over: tuple[str, ...] = ()
     """Shards, by id, that this store may end although another started them: it adopted them, or an administrator
     gave them up."""
+    unwanted: tuple[str, ...] = ()
+    """Sources whose fetched weights nobody wants any more: deleted here once nothing runs that is not named above."""
 
 
 @dataclass(frozen=True, slots=True)

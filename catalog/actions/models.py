@@ -16,7 +16,7 @@ from catalog.core import outside
 from catalog.core.definition import Definition
 from catalog.core.reading import read
 from catalog.core.writing import changed_keys
-from catalog.models import Model, ModelName
+from catalog.models import Model, ModelName, Unwanted
 from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
@@ -53,9 +53,10 @@ def change_all(*, raws: Sequence[Any], actor: str, check_sources: bool = True) -
     return _all(_change, _read(raws, check_sources), actor)
 
 
-def remove(*, name: str, actor: str, force: bool = False) -> str:
+def remove(*, name: str, actor: str, force: bool = False, purge: bool = False) -> str:
     """A stored model leaves the catalog, its weights stay; the name that it had. A declared one is taken out of
-    the settings. One that others fall back to only by `force`: they then go on without it."""
+    the settings. One that others fall back to only by `force`: they then go on without it. With `purge` nodes delete
+    what they fetched for it, as far as no other model uses it."""
     found = selectors.entry(name)
     refuse_declared(found, "removed")
     if not force:
@@ -63,9 +64,26 @@ def remove(*, name: str, actor: str, force: bool = False) -> str:
     with transaction.atomic():
         row = locked(found.name)
         row.delete()
-        audit.record(actor=actor, action="model.remove", subject=row.name)
+        gone = _give_up(found, actor) if purge else []
+        audit.record(actor=actor, action="model.remove", subject=row.name, **({"purged": gone} if purge else {}))
         announce("catalog")
     return found.name
+
+
+def purged(found: selectors.Entry) -> tuple[list[str], list[str]]:
+    """(sources whose weights go with the model, those that stay because another model uses them)."""
+    own = selectors.sources_of(found.definition) if found.definition is not None else frozenset()
+    fetched = {s for s in own if not s.startswith(("path:", "starter:"))}
+    others = [e.definition for e in selectors.entries() if e.name != found.name and e.definition is not None]
+    used = {source for definition in others for source in selectors.sources_of(definition)}
+    return sorted(fetched - used), sorted(fetched & used)
+
+
+def _give_up(found: selectors.Entry, actor: str) -> list[str]:
+    gone, _ = purged(found)
+    for source in gone:
+        Unwanted.objects.get_or_create(source=source, defaults={"actor": actor})
+    return gone
 
 
 def stop(*, name: str, actor: str) -> str:
@@ -159,7 +177,9 @@ def _change(definition: Definition, actor: str) -> Done:
 
 
 def stored(definition: Definition) -> dict[str, Any]:
-    """Prices are entries of their own: a definition that changes must not rewrite what was charged."""
+    """As its row holds it; what it loads is wanted again. Prices are entries of their own: a definition that changes
+    must not rewrite what was charged."""
+    Unwanted.objects.filter(source__in=selectors.sources_of(definition)).delete()
     return core.to_builtins(replace(definition, prices=()))
 
 

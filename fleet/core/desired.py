@@ -28,9 +28,11 @@ def desired(
     settled: bool,
     key: Callable[[str], str],
     taken_over: Iterable[str] = (),
+    unwanted: Iterable[str] = (),
 ) -> Desired:
     """`key` gives a replica's engine key, `taken_over` the shards there that this store may end although another
-    started them. Each rank of several is told of all of them."""
+    started them, `unwanted` the sources whose weights may be deleted there. Each rank of several is told of all of
+    them."""
     shards = tuple(
         ShardSpec(
             shard_id=f"{replica.id}.{shard.rank}",
@@ -51,8 +53,15 @@ def desired(
         for shard in replica.shards
         if shard.node == node and (replica.state is not State.LOST or shard.observed in ALIVE)
     )
+    used = {s.source.url for s in shards}
     return Desired(
-        stamp.store_id, stamp.term, stamp.generation, shards, synced=settled, taken_over=tuple(sorted(taken_over))
+        stamp.store_id,
+        stamp.term,
+        stamp.generation,
+        shards,
+        synced=settled,
+        taken_over=tuple(sorted(taken_over)),
+        unwanted=tuple(sorted(u for u in unwanted if u not in used)),
     )
 
 

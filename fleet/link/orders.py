@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from agent.wire.messages import Desired
+from catalog import selectors as catalog
 from fleet import apply, models
 from fleet.core.desired import Stamp, desired
 from fleet.core.replica import ORDERED
@@ -44,6 +45,7 @@ def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
         for node in {s.node for s in view.shards}:
             placed[node].append(view)
     taken_over = _taken_over(names)
+    unwanted = catalog.unwanted()
     term = leases.term(apply.LEASE)
     return {
         name: desired(
@@ -53,6 +55,7 @@ def desired_states(nodes: Collection[str], store_id: str) -> dict[str, Desired]:
             settled=node.settled,
             key=engine_key,
             taken_over=taken_over[name],
+            unwanted=unwanted,
         )
         for name, node in stood.items()
     }

@@ -15,6 +15,8 @@ import msgspec
 import pytest
 
 from agent.core.converge import Taken
+from agent.core.source import Download
+from agent.core.source import read as read_source
 from agent.node import kept
 from agent.node.agent import Agent, Identity
 from agent.node.discovery import Moving
@@ -216,6 +218,32 @@ async def test_a_message_that_is_too_large_costs_the_connection_only(
         await control.sockets[0].send("x" * 5_000_000)
     await control.heard(of(Hello))
     await running.told("connected")
+
+
+async def test_unwanted_weights_go_once_nothing_else_is_left(
+    control: Control, authority: Authority, run: Callable[[Settings], Running]
+) -> None:
+    running = run(settings(control, authority.node("n1")))
+    source = "https://models.example/m.gguf"
+    wanted = read_source(source)
+    assert isinstance(wanted, Download)
+    folder = running.node.home.weights / wanted.folder
+    folder.mkdir(parents=True)
+    file = folder / wanted.name
+    file.write_bytes(b"weights")
+    await control.want(tiny())
+    await control.shard("r-1.0", S.READY)
+    assert control.desired is not None
+    await control.say(replace(control.desired, generation=90, shards=(), unwanted=(source,), synced=False))
+    await asyncio.sleep(0.2)
+    assert file.exists(), "nothing is deleted before the fleet has been heard"
+    await control.say(replace(control.desired, generation=91, shards=(), unwanted=(source,)))
+    for _ in range(200):
+        if not file.exists():
+            break
+        await asyncio.sleep(0.05)
+    assert not file.exists()
+    assert running.node.home.weights.exists()
 
 
 async def test_what_a_model_s_files_say_is_asked_of_the_node(

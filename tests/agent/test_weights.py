@@ -110,6 +110,22 @@ async def test_a_file_is_fetched_once_with_progress(weights: Weights, hub: Hub) 
     assert (listed["sha256"], listed["size_bytes"], listed["path"]) == (SHA256, len(DATA), str(path))
 
 
+async def test_what_nobody_wants_is_deleted_and_what_a_person_put_there_is_not(weights: Weights, hub: Hub) -> None:
+    path = await fetch(weights, f"{hub.url}/m.gguf", SHA256)
+    own = weights.folder / "own.gguf"
+    own.write_bytes(b"mine")
+    assert not weights.drop(f"path:{own}")
+    assert not weights.drop("starter:tiny")
+    assert not weights.drop("hf:a/b/c.gguf")
+    assert weights.there(f"{hub.url}/m.gguf") == path
+    assert weights.drop(f"{hub.url}/m.gguf")
+    assert not path.exists()
+    assert weights.whole() == ("starter:tiny",)
+    assert not weights.drop(f"{hub.url}/m.gguf")
+    assert own.exists()
+    assert (await fetch(weights, f"{hub.url}/m.gguf", SHA256)).read_bytes() == DATA
+
+
 async def test_it_resumes_where_it_broke_off(weights: Weights, hub: Hub) -> None:
     hub.break_after = 1_500_000
     path = await fetch(weights, f"{hub.url}/m.gguf", SHA256)

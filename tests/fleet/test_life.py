@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from agent.wire.shard import ShardState
 from catalog import selectors as catalog
 from catalog.actions import life
 from catalog.actions import models as catalog_actions
+from catalog.core.reading import read
 from fleet import models, passes
 from fleet.actions import rollout
+from fleet.bootstrap import store_id
+from fleet.link import orders
 from llmgw.cluster.actions import settings
 from llmgw.cluster.errors import Conflict, Invalid
 from llmgw.cluster.models import AuditEntry
@@ -130,3 +134,33 @@ def test_where_only_its_own_place_is_left_it_says_so() -> None:
     assert "replaced in place, since nothing fits beside" in begun.sentence
     passes.run()
     assert [s for _, s in states()] == ["draining", "pending"]
+
+
+def test_removed_with_its_files_nodes_are_told_what_nobody_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    rows.link_is_up()
+    shared, own = "hf:a/b/shared.gguf", "hf:a/b/own.gguf"
+    rows.joined(facts=replace(FACTS, weights=(own, shared)))
+    rows.tiny(source=own)
+    definition = catalog.Model.objects.get(name="tiny").definition
+    second = {**definition["profiles"][0], "source": shared}
+    second["run"] = {**second["run"], "name": "other"}
+    catalog.Model.objects.update(definition={**definition, "profiles": [*definition["profiles"], second]})
+    rows.tiny(name="neighbour", source=shared)
+    before = models.Node.objects.get().generation
+    call_command("model", "remove", "tiny", "--purge", "--yes")
+    said = capsys.readouterr().out
+    assert "nodes delete what they fetched once its replicas have stopped (there on n1)" in said
+    assert f"other models use {shared}" in said
+    assert models.Node.objects.get().generation > before
+    assert orders.desired_states(["n1"], store_id())["n1"].unwanted == (own,)
+    assert AuditEntry.objects.get(action="model.remove").detail["purged"] == [own]
+    added = {"name": "again", "source": own, "profiles": [{"name": "cpu", "engine": "llamacpp"}]}
+    catalog_actions.add(definition=read(added), actor="test")
+    assert orders.desired_states(["n1"], store_id())["n1"].unwanted == ()
+
+
+def test_what_a_person_put_there_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows.tiny(source="path:/models/x.gguf")
+    call_command("model", "remove", "tiny", "--purge", "--yes")
+    assert "weights that lie where a person put them stay" in capsys.readouterr().out
+    assert catalog.unwanted() == []

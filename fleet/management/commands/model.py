@@ -13,6 +13,7 @@ import yaml
 from catalog import selectors
 from catalog.actions import models
 from catalog.core.definition import External
+from fleet.actions import purge as purging
 from fleet.actions import resize, rollout
 from llmgw.cluster.commands import NounCommand, actor, table
 from llmgw.cluster.errors import Invalid
@@ -30,7 +31,7 @@ class Command(NounCommand):
         "  llmgw model restart qwen\n"
         "  llmgw model context qwen 32768 --slots 4\n"
         "  llmgw model gpus qwen 2 --in-place\n"
-        "  llmgw model remove qwen --yes"
+        "  llmgw model remove qwen --purge"
     )
 
     def build(self) -> None:
@@ -72,6 +73,7 @@ class Command(NounCommand):
         remove = self.verb("remove", _remove, "take a model out of the catalog; its weights stay", show=_done)
         remove.add_argument("name", help="the model, by name or alias")
         remove.add_argument("--yes", action="store_true", help="do not ask")
+        remove.add_argument("--purge", action="store_true", help="delete its weights on the nodes too")
         remove.add_argument("--force", action="store_true", help="although other models fall back to it")
 
 
@@ -141,19 +143,38 @@ def _begun(found: dict[str, Any]) -> None:
     print(f"{found['name']}: {found['sentence']}")
 
 
-def _remove(name: str, yes: bool, force: bool) -> list[dict[str, Any]]:
+def _remove(name: str, yes: bool, force: bool, purge: bool) -> list[dict[str, Any]]:
     found = selectors.entry(name)
     if not yes:
-        _confirm(found.name)
+        _confirm(found.name, purge)
+    if purge:
+        return [_purged(purging.remove(name=found.name, actor=actor(), force=force))]
     return [{"name": models.remove(name=found.name, actor=actor(), force=force), "did": "removed"}]
 
 
-def _confirm(name: str) -> None:
+def _purged(done: purging.Purged) -> dict[str, Any]:
+    hint = "nothing was fetched for it: weights that lie where a person put them stay"
+    if done.deleted:
+        where = f" (there on {', '.join(done.nodes)})" if done.nodes else ""
+        hint = f"nodes delete what they fetched once its replicas have stopped{where}"
+    if done.kept:
+        hint += f"; other models use {', '.join(done.kept)}"
+    return {"name": done.name, "did": "removed", "deleted": done.deleted, "kept": done.kept, "hint": hint}
+
+
+def _confirm(name: str, purge: bool = False) -> None:
     if not sys.stdin.isatty():
         raise Invalid(
             "not_confirmed", f"removing {name} stops its replicas: say --yes", f"llmgw model remove {name} --yes"
         )
-    print(f"This takes {name} out of the catalog and stops its replicas. Its weights stay.")
+    print(
+        f"This takes {name} out of the catalog and stops its replicas. "
+        + (
+            "Its weights on the nodes are deleted: adding it again fetches them again."
+            if purge
+            else "Its weights stay."
+        )
+    )
     if input("Type its name to go on: ").strip() != name:
         raise Invalid("not_confirmed", f"that is not {name}; nothing was removed")
 
