@@ -184,7 +184,7 @@ MESSAGES: dict[str, Message] = {
         0.5,
         (GpuFigures(0, 47 * 10**9, 55, 412.5, 92.0, 69.5, 40.5, 18.5, 30.5),),
     ),
-    "desired": Desired("store-1", 2, 7, (SPEC,), False, ("r-9876543210.0",)),
+    "desired": Desired("store-1", 2, 7, (SPEC,), False, ("r-9876543210.0",), ("hf:owner/repository/gone.gguf",)),
     "question": Question("q1", "log", {"shard_id": "r-0123456789.0", "lines": 20}),
     "certify": Certify("-----BEGIN CERTIFICATE REQUEST-----\n"),
     "certified": Certified("-----BEGIN CERTIFICATE-----\n", "a problem"),
