@@ -72,7 +72,7 @@ def doctor(args: argparse.Namespace) -> int:
     problem = asyncio.run(_unreachable(settings)) or refusal(home)
     found = findings(examination.look(home, settings, facts, noted=noted(home), unreachable=problem))
     if args.json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode({"findings": found, "facts": facts}).decode())
     else:
         for f in found:
             advice = f" ({f.reason.command})" if f.reason.command else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
@@ -94,7 +95,9 @@ def moving(weights: Path, gpus: tuple[GpuFigures, ...] | None = None) -> Moving:
     return Moving(memory.get("MemAvailable"), disk[1] if disk else None, load, gpus, rdma.states())
 
 
+@functools.cache
 def version() -> str:
+    """Of the code that runs: an upgrade's is another one until the agent was started again."""
     from importlib import metadata
 
     try:

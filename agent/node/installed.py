@@ -15,6 +15,8 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
+from agent.node.install import libraries
+from agent.node.install.failures import Failed
 from agent.wire.facts import EngineFacts
 
 _VERSION = re.compile(r"version:\s*(\S+)")
@@ -68,8 +70,19 @@ def named(configured: Mapping[str, str]) -> tuple[EngineFacts, ...]:
 
 
 def wheel(vectors: tuple[str, ...] | None, arch: str | None) -> EngineFacts | None:
-    """Our launcher's, where it is installed beside the agent."""
-    return None if importlib.util.find_spec("xllamacpp") is None else _of_wheel(sys.executable, vectors, arch)
+    """Our launcher's, where it is installed beside the agent; pip installs it also where it cannot be loaded."""
+    spec = importlib.util.find_spec("xllamacpp")
+    if spec is None or spec.origin is None:
+        return None
+    found = _of_wheel(sys.executable, vectors, arch)
+    if found.problem is not None:
+        return found
+    try:
+        libraries.look(Path(spec.origin).parent, ("*.so", "*.so.*"))
+    except Failed as e:
+        advice = f"; {e.reason.command}" if e.reason.command else ""
+        return replace(found, problem=f"{e.reason.sentence}{advice}")
+    return found
 
 
 def import_from() -> str | None:

@@ -13,6 +13,7 @@ from agent.node.cardwatch import CardWatch
 from agent.node.clock import Clock
 from agent.node.context import Context
 from agent.node.home import Home
+from agent.node.install import libraries
 from agent.node.install.installer import Ways, read_state
 from agent.node.linux import LinuxHost
 from agent.node.settings import OFF, Settings
@@ -76,7 +77,8 @@ def _weights(home: Home, settings: Settings | None) -> Weights:
 
 class EnginesHere:
     """This machine's engines. What agent.yaml names and the wheel are looked for until something is found: whoever
-    changes one restarts the agent. What is installed is read anew each time."""
+    changes one restarts the agent. A wheel that cannot be used (a library is missing) and what is installed are looked
+    at anew each time."""
 
     def __init__(self, home: Home, settings: Settings | None) -> None:
         self._root = home.engines
@@ -85,10 +87,12 @@ class EnginesHere:
 
     def facts(self) -> tuple[EngineFacts, ...]:
         disabled = self._settings.installs.disabled if self._settings is not None else ()
-        if self._found == ((), None):
+        if self._found == ((), None) or ((seen := self._found[1]) is not None and seen.problem is not None):
+            libraries.forget()
             cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
             wheel = installed.wheel(proc.vector_extensions(cpuinfo), os.uname().machine)
-            self._found = (installed.named(self._settings.engines if self._settings is not None else {}), wheel)
+            named = self._found[0] or installed.named(self._settings.engines if self._settings is not None else {})
+            self._found = (named, wheel)
         named, wheel = self._found
         kept = read_state(self._root)
         if self._settings is not None and not self._settings.installs.on:

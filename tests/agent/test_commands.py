@@ -176,8 +176,10 @@ async def test_the_doctor_tells_a_refusal(control: Control, home: Path, agents: 
 
 async def test_doctor(control: Control, home: Path) -> None:
     said = await asyncio.to_thread(ran, "doctor", "--home", home, "--json")
-    found = {f["check"]: f["level"] for f in json.loads(said.stdout)}
+    told = json.loads(said.stdout)
+    found = {f["check"]: f["level"] for f in told["findings"]}
     assert said.returncode == 0
+    assert told["facts"]["engines"][0]["name"] == "llamacpp"
     assert found["engines"] == "ok"
     assert "link" not in found
     settings = yaml.safe_load((home / "agent.yaml").read_text())
