@@ -147,7 +147,7 @@ def settle() -> None:
 def placed_afresh(world: World, wanted: tuple[WantedModel, ...]) -> float:
     """From nothing to everything placed: as many passes as it takes, without the store."""
     from fleet.core.reconcile import plan
-    from tests.fleet.simulate import apply
+    from fleet.core.simulate import apply
 
     world = replace(world, replicas=())
     took = 0.0

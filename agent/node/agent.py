@@ -47,7 +47,8 @@ from agent.wire.messages import (
 
 _log = logging.getLogger("llmgw.agent")
 
-_WELCOME_S = 10.0
+_WELCOME_S = 60.0
+"""A thousand nodes may greet at once."""
 _CERTIFIED_S = 30.0
 _STEADY_S = 5.0
 """A connection that lasted this long counts as a success, and the next failure as the first."""

@@ -41,38 +41,48 @@ class Beat:
 
 def report(*, node_id: str, message: Report, store_id: str) -> None:
     """Everything that a node said of itself, in one transaction."""
+    reports([(node_id, message)], store_id=store_id)
+
+
+def reports(told: Iterable[tuple[str, Report]], *, store_id: str) -> None:
+    """What many nodes said of themselves, in one transaction."""
     now = timezone.now()
-    facts = {k: v for k, v in msgspec.to_builtins(message.facts).items() if v is not None}
     with transaction.atomic():
         events.serialise()
-        node = models.Node.objects.select_for_update().filter(node_id=node_id).first()
-        if node is None:  # removed just now: the link's next round closes its socket
-            return
-        foreign = _foreign(node, message, store_id)
-        if foreign and message.generation is not None and message.store_id == store_id:
-            # The store was restored to an earlier state: its numbers must pass those the node has taken, and what
-            # was given up on it then is to be given up again.
-            node.generation = max(node.generation, message.generation) + 1
-            if node.strays.filter(foreign=True).update(dismissed=False):
-                node.settled = False
-            _catch_up(node, message.shards)
-        changes: dict[str, Any] = {
-            "facts": facts,
-            "agent_version": message.facts.agent_version or node.agent_version,
-            "foreign": _held_by_others(node, message),
-            "memory_free_bytes": message.facts.memory_free_bytes,
-            "disk_free_bytes": message.facts.disk_free_bytes,
-            "generation": node.generation,
-            "settled": node.settled,
-            "taken_generation": message.generation if message.store_id == store_id else None,
-            "last_seen": now,
-            "reported_at": now,
-        }
-        for name, value in changes.items():
-            setattr(node, name, value)
-        node.save(update_fields=list(changes))
-        _shards(node, message.shards, full=True, foreign=foreign, now=now)
+        for node_id, message in told:
+            _report(node_id, message, store_id, now)
         announce("fleet")
+
+
+def _report(node_id: str, message: Report, store_id: str, now: datetime) -> None:
+    facts = {k: v for k, v in msgspec.to_builtins(message.facts).items() if v is not None}
+    node = models.Node.objects.select_for_update().filter(node_id=node_id).first()
+    if node is None:  # removed just now: the link's next round closes its socket
+        return
+    foreign = _foreign(node, message, store_id)
+    if foreign and message.generation is not None and message.store_id == store_id:
+        # The store was restored to an earlier state: its numbers must pass those the node has taken, and what
+        # was given up on it then is to be given up again.
+        node.generation = max(node.generation, message.generation) + 1
+        if node.strays.filter(foreign=True).update(dismissed=False):
+            node.settled = False
+        _catch_up(node, message.shards)
+    changes: dict[str, Any] = {
+        "facts": facts,
+        "agent_version": message.facts.agent_version or node.agent_version,
+        "foreign": _held_by_others(node, message),
+        "memory_free_bytes": message.facts.memory_free_bytes,
+        "disk_free_bytes": message.facts.disk_free_bytes,
+        "generation": node.generation,
+        "settled": node.settled,
+        "taken_generation": message.generation if message.store_id == store_id else None,
+        "last_seen": now,
+        "reported_at": now,
+    }
+    for name, value in changes.items():
+        setattr(node, name, value)
+    node.save(update_fields=list(changes))
+    _shards(node, message.shards, full=True, foreign=foreign, now=now)
 
 
 def _held_by_others(node: models.Node, message: Report) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,35 +57,49 @@ def _identity(hello: Hello, peer: Peer) -> Refused | None:
     return None
 
 
-def admit(hello: Hello, peer: Peer, link: str) -> Admitted | Refused:
-    """Lets the node in, with its rows, or says in one sentence why not."""
-    refused = _identity(hello, peer) or _revoked(peer)
-    if refused is not None:
-        models.Node.objects.filter(node_id=peer.common_name).update(refused=refused.sentence[:300])
-        return refused
-    now = timezone.now()
+def admit(asked: Sequence[tuple[Hello, Peer]], link: str) -> list[Admitted | Refused]:
+    """Lets each node in, with its rows, or says in one sentence why not; in one transaction."""
+    found: list[tuple[models.Node, datetime] | Refused] = []
     with transaction.atomic():
-        models.Certificate.objects.get_or_create(
-            serial=peer.serial, defaults={"common_name": peer.common_name, "not_after": peer.not_after}
-        )
-        node, joined = models.Node.objects.get_or_create(node_id=hello.node_id)
-        models.Node.objects.filter(pk=node.pk).update(
-            connected=True,
-            connected_at=now,
-            last_seen=now,
-            link=link,
-            instance=(hello.instance or "")[:40],
-            agent_version=(hello.agent_version or "")[:40],
-            protocol=hello.protocol,
-            refused="",
-        )
-        if joined:
-            audit.record(actor=f"node {hello.node_id}", action="node.join", subject=hello.node_id, serial=peer.serial)
-        announce("fleet")
+        for hello, peer in asked:
+            refused = _identity(hello, peer) or _revoked(peer)
+            if refused is not None:
+                models.Node.objects.filter(node_id=peer.common_name).update(refused=refused.sentence[:300])
+            now = timezone.now()  # each its own: it tells this connection from the node's next one
+            found.append(refused or (_let_in(hello, peer, link, now), now))
+        if not all(isinstance(f, Refused) for f in found):
+            announce("fleet")
     version, document = cluster_settings.current()
-    known = about([node])[node.node_id]
-    told = agents.told(core_settings.read(document), hello.node_id, known)
-    return Admitted(store_id(), told, version, now)
+    settings, store = core_settings.read(document), store_id()
+    known = about([f[0] for f in found if not isinstance(f, Refused)])
+
+    def told(one: tuple[models.Node, datetime] | Refused) -> Admitted | Refused:
+        if isinstance(one, Refused):
+            return one
+        node, since = one
+        return Admitted(store, agents.told(settings, node.node_id, known[node.node_id]), version, since)
+
+    return [told(one) for one in found]
+
+
+def _let_in(hello: Hello, peer: Peer, link: str, now: datetime) -> models.Node:
+    models.Certificate.objects.get_or_create(
+        serial=peer.serial, defaults={"common_name": peer.common_name, "not_after": peer.not_after}
+    )
+    node, joined = models.Node.objects.get_or_create(node_id=hello.node_id)
+    models.Node.objects.filter(pk=node.pk).update(
+        connected=True,
+        connected_at=now,
+        last_seen=now,
+        link=link,
+        instance=(hello.instance or "")[:40],
+        agent_version=(hello.agent_version or "")[:40],
+        protocol=hello.protocol,
+        refused="",
+    )
+    if joined:
+        audit.record(actor=f"node {hello.node_id}", action="node.join", subject=hello.node_id, serial=peer.serial)
+    return node
 
 
 def _revoked(peer: Peer) -> Refused | None:

@@ -27,7 +27,6 @@ from agent.wire.messages import (
     Welcome,
 )
 from fleet.actions import certificates, observe
-from fleet.link import admission
 from fleet.link.protocol import SCOPE_KEY, Peer
 from fleet.link.sessions import Session, Sessions, essence
 from llmgw.cluster.errors import Refusal
@@ -144,12 +143,12 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         if rival is not None:
             await self.refuse(rival)
             return
-        found = await database_sync_to_async(admission.admit)(message, peer, self.link)
+        if self._deadline is not None:  # it has said who it is: how long the store takes is not its fault
+            self._deadline.cancel()
+        found = await self.sessions.admit((message, peer, self.link))
         if isinstance(found, Refused):
             await self.refuse(found)
             return
-        if self._deadline is not None:
-            self._deadline.cancel()
         if self._over:  # it left, or took too long, while the store was asked
             self.sessions.gone[message.node_id] = found.since
             return
@@ -170,7 +169,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         await self.tell(Welcome(found.store_id, PROTOCOL, told.heartbeat_s, time.time(), told.settings))
 
     async def _report(self, session: Session, message: Report) -> None:
-        await database_sync_to_async(observe.report)(node_id=session.node_id, message=message, store_id=self._store_id)
+        await self.sessions.report((session.node_id, message, self._store_id))
         session.reported = True
         session.settings_version = -1  # what it tells of itself may change what it is to be told
         self.sessions.figures.report(session.node_id, message.facts)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agent.wire.messages import Answer, Message, Refused, Settings
+from agent.wire.messages import Answer, Hello, Message, Refused, Report, Settings
 from agent.wire.shard import ShardObserved
+from fleet.actions import observe
 from fleet.actions.observe import Beat
+from fleet.link import admission
+from fleet.link.admission import Admitted
 from fleet.link.figures import Figures
+from fleet.link.gathering import Gathering
+from fleet.link.protocol import Peer
 
 Send = Callable[[Message], Awaitable[None]]
 SILENCE_S = 6.0
@@ -53,6 +58,8 @@ class Sessions:
         self.gone: dict[str, datetime] = {}
         """Nodes whose connection ended and whose row does not say so yet, with when that connection was let in: the
         row may tell of a newer one by the time it is written."""
+        self.admit: Gathering[tuple[Hello, Peer, str], Admitted | Refused] = Gathering(_admit)
+        self.report: Gathering[tuple[str, Report, str], None] = Gathering(_report)
         self.look = asyncio.Event()
         """Set: a round should come now."""
 
@@ -96,6 +103,16 @@ class Sessions:
             self.look.set()
         for waiting in session.answers.values():
             waiting.cancel()
+
+
+def _admit(asked: Sequence[tuple[Hello, Peer, str]]) -> Sequence[Admitted | Refused]:
+    """Of one link, and so all under one name."""
+    return admission.admit([(hello, peer) for hello, peer, _ in asked], asked[0][2])
+
+
+def _report(told: Sequence[tuple[str, Report, str]]) -> Sequence[None]:
+    observe.reports([(node, message) for node, message, _ in told], store_id=told[0][2])
+    return [None] * len(told)
 
 
 def essence(shards: tuple[ShardObserved, ...], generation: int | None) -> tuple[object, ...]:

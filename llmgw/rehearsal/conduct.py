@@ -8,8 +8,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -117,6 +117,17 @@ class Rehearsal:
                     while True:
                         self._pause(0.5)
         return self.outcomes
+
+    @contextmanager
+    def prepared(self) -> Iterator[tuple[ControlPlane, Machines]]:
+        """The control plane up and the nodes' processes there, before any agent dials; all is gone afterwards."""
+        with ExitStack() as stack:
+            self._store()
+            stack.callback(self._control.end)
+            self._control.start(self._still)
+            stack.callback(self._machines.end)
+            self._machines.begin()
+            yield self._control, self._machines
 
     def told(self) -> dict[str, Any]:
         """Of the requests: how many came through, and why others did not, the most frequent first."""

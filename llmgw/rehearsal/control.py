@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,18 +18,6 @@ from llmgw.machine import Machine
 from llmgw.up.supervisor import end_leftovers, leftovers
 
 _UP_S = 90.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 class ControlPlane:

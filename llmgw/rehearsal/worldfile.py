@@ -22,6 +22,7 @@ from llmgw.cluster.core import settings as core_settings
 from llmgw.cluster.errors import Invalid
 from llmgw.rehearsal import faults as core_faults
 from llmgw.rehearsal.faults import Fault
+from llmgw.rehearsal.pure.shape import Curve
 
 MOST_NODES = 10_000
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -57,6 +58,8 @@ class PretendedModel:
     """Its definition as it was written."""
     definition: Definition
     weights: Weights
+    demand: Curve | None = None
+    """How it is asked for over a pretended week (`llmgw rehearse week`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,7 @@ def _model(fields: Fields, problems: list[Reason]) -> PretendedModel | None:
     raw = fields.take("definition")
     size_gb = fields.number("weights_gb", 2.0, 0.001, 10_000.0)
     parameters = fields.number("parameters_b", size_gb / 2, 0.001, 10_000.0)
+    demand = _curve(fields)
     fields.done()
     if raw is None:
         fields.problem("definition is missing: what `llmgw model add -f` takes", "missing")
@@ -230,7 +234,23 @@ def _model(fields: Fields, problems: list[Reason]) -> PretendedModel | None:
     except Invalid as e:
         problems.extend(e.problems)
         return None
-    return PretendedModel(dict(raw), definition, Weights(round(size_gb * GIB), parameters * 1e9))
+    return PretendedModel(dict(raw), definition, Weights(round(size_gb * GIB), parameters * 1e9), demand)
+
+
+def _curve(fields: Fields) -> Curve | None:
+    if fields.take("demand") is None:
+        return None
+    inner = fields.table("demand")
+    found = Curve(
+        rate=inner.number("rate", 1.0, 0.00001, 10_000.0),
+        prompt=inner.whole("prompt_tokens", 400, 1, 1_000_000) or 400,
+        answer=inner.whole("answer_tokens", 150, 1, 100_000) or 150,
+        night=inner.number("night", 0.1, 0.0, 1.0),
+        weekend=inner.number("weekend", 0.3, 0.0, 1.0),
+        peak_hour=inner.number("peak_hour", 14.0, 0.0, 24.0),
+    )
+    inner.done()
+    return found
 
 
 def _traffic(fields: Fields, models: set[str]) -> Traffic | None:

@@ -18,9 +18,9 @@ from fleet.core.fabrics import ETHERNET_LABEL
 from fleet.core.plan import STOPS, Place, Want
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
+from fleet.core.simulate import apply
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
 from llmgw.cluster.core.settings import ServingSettings
-from tests.fleet.simulate import apply
 
 NOW = 1_000_000.0
 GIB = 1024**3

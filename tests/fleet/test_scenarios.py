@@ -39,9 +39,9 @@ from catalog.core.scaling import DAYS
 from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
+from fleet.core.simulate import apply
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
 from llmgw.cluster.core.settings import PlaceOptions, ServingSettings
-from tests.fleet.simulate import apply
 
 FOLDER = Path(__file__).parent / "scenarios"
 GIB = 1024**3

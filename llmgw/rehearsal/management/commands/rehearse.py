@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from llmgw.cluster.commands import NounCommand, table
 from llmgw.cluster.errors import Conflict, Invalid
 from llmgw.rehearsal import home as own_home
 from llmgw.rehearsal import invariants, worldfile
-from llmgw.rehearsal.control import free_ports
+from llmgw.rehearsal.ports import free_ports
 
 _OWN = "LLMGW_REHEARSAL_HOME"
 """In the environment of the process that conducts: whose home its Django was set up on."""
-_VERBS = ("run", "check", "templates", "faults")
+_VERBS = ("run", "check", "templates", "faults", "week", "change")
 
 
 class Command(NounCommand):
@@ -32,7 +33,9 @@ class Command(NounCommand):
         "  llmgw rehearse docs/rehearsal/bad-day.yaml --json\n"
         "  llmgw rehearse run WORLD.yaml --stay\n"
         "  llmgw rehearse check WORLD.yaml\n"
-        "  llmgw rehearse faults"
+        "  llmgw rehearse faults\n"
+        "  llmgw rehearse week docs/rehearsal/week.yaml\n"
+        "  llmgw rehearse change docs/rehearsal/change.yaml --days 7"
     )
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -53,18 +56,76 @@ class Command(NounCommand):
         run.add_argument("--stay", action="store_true", help="stay after the last fault, to look around; Ctrl-C ends")
         check = self.verb("check", _check, "read a world file and name every problem")
         check.add_argument("world", type=Path, metavar="WORLD.yaml")
+        week = self.verb("week", _week, "a pretended week of a world in minutes, without a process", _show_week)
+        week.add_argument("world", type=Path, metavar="WORLD.yaml")
+        week.add_argument("--days", type=float, default=7.0)
+        week.add_argument("--losses", type=int, default=3, help="nodes that are lost at random, and come back")
+        week.add_argument("--look", type=float, default=10.0, help="seconds between two passes of the planner")
+        change = self.verb("change", _change, "what a change would have made of the traffic there was", _show_change)
+        change.add_argument("change", type=Path, metavar="CHANGE.yaml")
+        change.add_argument("--days", type=float, default=7.0, help="of traffic, until now")
         self.verb("templates", _templates, "the machines that a world may be made of")
         self.verb("faults", _faults, "the faults that a world may hold")
 
 
-def _read(path: Path) -> worldfile.World:
+def _yaml(path: Path) -> Any:
     try:
         raw = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         raise Invalid("no_world", f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise Invalid("bad_world", f"{path} cannot be read: {' '.join(str(e).split())}") from None
-    return worldfile.read(raw)
+    return raw
+
+
+def _read(path: Path) -> worldfile.World:
+    return worldfile.read(_yaml(path))
+
+
+def _week(world: Path, days: float, losses: int, look: float) -> dict[str, Any]:
+    from llmgw.rehearsal import pretended_week
+
+    return pretended_week.play(_read(world), days=days, losses=losses, look_s=look)
+
+
+def _change(change: Path, days: float) -> dict[str, Any]:
+    from llmgw.rehearsal.change import rehearse
+
+    def say(sentence: str) -> None:
+        print(sentence, file=sys.stderr, flush=True)
+
+    return rehearse(_yaml(change), days=days, now=time.time(), say=say)
+
+
+def _show_week(told: dict[str, Any]) -> None:
+    print(f"{told['world']}: {told['days']:g} days, {told['looks']} looks, {told['node_losses']} node losses\n")
+    table([told["week"]], [n for n in told["week"] if n != "gpu_hours_by_class"])
+    print()
+    table(told["models"])
+    for problem in told["broken"]:
+        print(f"BROKEN: {problem}")
+
+
+def _show_change(told: dict[str, Any]) -> None:
+    print(f"{told['change']}: {told['days']:g} days of traffic\n")
+    columns = {"measured": told["measured"], "as it is": told["as_it_is"], "as it would be": told["as_it_would_be"]}
+    difference = told["difference"]
+    table(
+        [
+            {
+                "figure": name.replace("_", " "),
+                **{column: figures.get(name) for column, figures in columns.items()},
+                "difference": difference.get(name),
+            }
+            for name in told["as_it_is"]
+            if name != "gpu_hours_by_class"
+        ]
+    )
+    print()
+    for sentence in told["sureness"]:
+        print(f"- {sentence}")
+    for problem in told["broken"]:
+        print(f"BROKEN: {problem}")
 
 
 def _check(world: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan carried out on values: what `fleet.apply` does on rows."""
+"""A plan carried out on values: what `fleet.apply` does on rows. For pretended weeks, and for tests. Pure."""
 
 from __future__ import annotations
 
