@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.archive import BadArchive
@@ -88,12 +88,14 @@ def check(archive: Path, root: Path) -> None:
             assert not mode & 0o7022
 
 
+@settings(max_examples=60)
 @given(MEMBERS)
 def test_no_tar_writes_outside_its_folder(tmp_path_factory: pytest.TempPathFactory, members: list[tuple[str, bytes, str]]) -> None:  # fmt: skip # noqa: E501
     root = tmp_path_factory.mktemp("tar")
     check(tarred(members, root / "x.tar"), root)
 
 
+@settings(max_examples=60)
 @given(MEMBERS)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_no_zip_writes_outside_its_folder(tmp_path_factory: pytest.TempPathFactory, members: list[tuple[str, bytes, str]]) -> None:  # fmt: skip # noqa: E501
@@ -101,6 +103,7 @@ def test_no_zip_writes_outside_its_folder(tmp_path_factory: pytest.TempPathFacto
     check(zipped(members, root / "x.zip"), root)
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=2000), st.sampled_from([b"", b"\x1f\x8b\x08\x00", b"PK\x03\x04", b"\xfd7zXZ\x00", b"BZh9"]))
 def test_what_is_no_archive_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes, head: bytes) -> None:
     root = tmp_path_factory.mktemp("bytes")

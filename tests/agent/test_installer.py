@@ -25,6 +25,7 @@ from tests.agent.node import ROOT, Node
 from tests.agent.pki import Authority
 from tests.agent.releases import Releases, serving, tar
 
+pytestmark = pytest.mark.slow
 REPOSITORY = "ggml-org/llama.cpp"
 
 
@@ -136,7 +137,6 @@ async def test_it_tells_in_its_words_what_it_does_until_the_engine_is_there(
     assert Path(str(there.path)).exists()
 
 
-@pytest.mark.slow
 async def test_another_version_comes_beside_and_an_engine_that_runs_stays(
     run: Callable[..., Running], github: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

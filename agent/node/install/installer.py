@@ -33,7 +33,7 @@ from agent.wire.reason import Reason
 _log = logging.getLogger("llmgw.agent")
 
 _TELL_EVERY_S = 2.0
-_BUSY_S = 15.0
+_BUSY_S, _FAILED_S = 15.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,9 @@ class Installer:
             except OSError as e:
                 _log.warning("engines cannot be kept in %s: %s", self.ways.root, e)
                 wait_s = _BUSY_S
+            except Exception:  # this loop's outermost: engines that serve must not end because one cannot be installed
+                _log.exception("a step of installing engines failed; it comes again")
+                wait_s = _FAILED_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._news.wait()
