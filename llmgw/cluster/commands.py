@@ -10,6 +10,7 @@ import getpass
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from django.db import OperationalError, ProgrammingError
 from llmgw.cluster.errors import Refusal
 
 Handler = Callable[..., Any]
+WATCH_S = 2.0
 
 
 def actor() -> str:
@@ -56,9 +58,12 @@ class NounCommand(BaseCommand):
         raise NotImplementedError
 
     def verb(
-        self, name: str, run: Handler, help: str, show: Callable[[Any], None] | None = None
+        self, name: str, run: Handler, help: str, show: Callable[[Any], None] | None = None, watch: bool = False
     ) -> argparse.ArgumentParser:
+        """`watch`: it may be asked to go on, with what is true then, each `WATCH_S`."""
         parser: argparse.ArgumentParser = self._verbs.add_parser(name, help=help, description=help)
+        if watch:
+            parser.add_argument("--watch", action="store_true", help=f"again every {WATCH_S:g} s, until Ctrl-C")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
         parser.set_defaults(run=run, show=show)
         return parser
@@ -66,10 +71,20 @@ class NounCommand(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         plain = {"verbosity", "settings", "pythonpath", "traceback", "no_color", "force_color", "skip_checks", "verb"}
         run, show, as_json = options.pop("run"), options.pop("show"), options.pop("as_json")
+        again = options.pop("watch", False)
         chosen = {k: v for k, v in options.items() if k not in plain}
         try:
-            answer(lambda: run(**chosen), show, as_json)
-            sys.stdout.flush()
+            while True:
+                if again and sys.stdout.isatty():
+                    print("\x1b[H\x1b[2J", end="")
+                answer(lambda: run(**chosen), show, as_json)
+                sys.stdout.flush()
+                if not again:
+                    break
+                time.sleep(WATCH_S)
+        except KeyboardInterrupt:
+            if not again:
+                raise
         except BrokenPipeError:  # the reader (`head`, `less`) has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -164,3 +164,19 @@ def test_what_a_person_put_there_is_not_deleted(capsys: pytest.CaptureFixture[st
     call_command("model", "remove", "tiny", "--purge", "--yes")
     assert "weights that lie where a person put them stay" in capsys.readouterr().out
     assert catalog.unwanted() == []
+
+
+def test_a_list_is_watched_until_somebody_has_seen_enough(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.tiny()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmgw.cluster.commands.time.sleep", sleep)
+    call_command("model", "list", "--watch")
+    assert capsys.readouterr().out.count("MODEL") == 2

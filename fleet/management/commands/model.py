@@ -48,7 +48,7 @@ class Command(NounCommand):
                 action="store_true",
                 help="do not look whether the weights are there (only nodes reach them)",
             )
-        self.verb("list", selectors.models, "every model of the catalog", show=_list)
+        self.verb("list", selectors.models, "every model of the catalog", show=_list, watch=True)
         show = self.verb("show", _show, "a model's definition, as YAML that `add` and `change` take", show=_yaml)
         show.add_argument("name", help="the model, by name or alias")
         for name, rest, help in (

@@ -30,7 +30,7 @@ class Command(NounCommand):
     )
 
     def build(self) -> None:
-        listing = self.verb("list", _nodes, "every node", show=_list)
+        listing = self.verb("list", _nodes, "every node", show=_list, watch=True)
         listing.add_argument("--domain", default="", metavar="KIND:NAME", help="of one rack, row, room, site or pdu")
         self._named("show", _show, "one node in full", show=_shown)
         tail = self._named("logs", _logs, "the newest lines of its agent's log", show=_lines)

@@ -22,7 +22,7 @@ class Command(NounCommand):
     )
 
     def build(self) -> None:
-        listing = self.verb("list", selectors.replicas, "every replica", show=_list)
+        listing = self.verb("list", selectors.replicas, "every replica", show=_list, watch=True)
         listing.add_argument("--model", help="of this model only")
         listing.add_argument("--node", help="on this node only")
         self._named("show", _show, "one replica in full, with its history", show=_shown)
