@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from django.db import transaction
 
 from fleet import apply, events, keeping, nudges, scaling
-from fleet.actions import asking
+from fleet.actions import asking, learning
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
@@ -58,6 +58,7 @@ def _run() -> Passed:
             time.sleep(0.01 * 2**attempt)
             continue
         nudges.link(nodes)
+        learning.note_when_due()
         keeping.tidy_when_due()
         return Passed(leader=True, steps=steps, nodes=nodes)
     return Passed(leader=True)

@@ -5,13 +5,13 @@ A new check is a function here and a line in `STANDING` or `MOVING`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
-from fleet.core import cards
+from fleet.core import cards, learned
 from fleet.core.room import Room, first_free
 from fleet.core.sizes import gib
 from llmgw.cluster.core.settings import FleetSettings
@@ -28,6 +28,15 @@ class Need:
     settings: FleetSettings
     source: str = ""
     """Where its weights come from."""
+    learned: Mapping[learned.Key, int] = field(default_factory=dict)
+
+    def memory_bytes(self, room: Room) -> int:
+        """What its profile says, else what such runs have taken here, else nothing."""
+        run = self.profile.run
+        if run.memory_bytes or not self.learned:
+            return run.memory_bytes or 0
+        kinds = {run.gpu_class} if run.gpu_class or not run.gpus else set(map(cards.kind, room.node.facts.gpus or ()))
+        return max((self.learned.get(learned.key(run, self.source, k or ""), 0) for k in kinds), default=0)
 
 
 def rejections(need: Need, room: Room) -> tuple[Reason, ...]:
@@ -128,7 +137,7 @@ def cpu(need: Need, room: Room) -> Reason | None:
 
 
 def memory(need: Need, room: Room) -> Reason | None:
-    wanted, has = need.profile.run.memory_bytes, room.node.facts.memory_bytes
+    wanted, has = need.memory_bytes(room), room.node.facts.memory_bytes
     if not wanted:
         return None
     if has is None:
@@ -143,7 +152,7 @@ def memory(need: Need, room: Room) -> Reason | None:
 
 
 def memory_free(need: Need, room: Room) -> Reason | None:
-    wanted, free = need.profile.run.memory_bytes, room.node.memory_free_bytes
+    wanted, free = need.memory_bytes(room), room.node.memory_free_bytes
     if not wanted or free is None or wanted <= free - room.untouched_bytes or memory(need, room) is not None:
         return None
     return Reason(

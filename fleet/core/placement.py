@@ -81,7 +81,7 @@ class Found:
 
 def judge(wanted: WantedModel, profile: ProfileDefinition, rooms: Rooms, settings: FleetSettings) -> Judged:
     """Every node, and every fabric, under one profile, with every reason: for people."""
-    need = _need(wanted, profile, settings)
+    need = _need(wanted, profile, settings, rooms)
     found = [_candidate(need, room) for room in rooms.values()]
     if profile.run.nodes < 2:
         return Judged(tuple(found))
@@ -100,7 +100,7 @@ def look(
     wanted: WantedModel, profile: ProfileDefinition, rooms: Rooms, settings: FleetSettings, memory: Memory
 ) -> Found:
     """The same for a plan: rooms that are alike are judged once, and for the first reason only."""
-    need = _need(wanted, profile, settings)
+    need = _need(wanted, profile, settings, rooms)
     fitting: dict[str, Verdict] = {}
     codes: Counter[str] = Counter()
     for name, room in rooms.items():
@@ -143,8 +143,8 @@ def fits(wanted: WantedModel, rooms: Rooms, settings: FleetSettings) -> bool:
     return any(look(wanted, p, rooms, settings, {}).best for p in wanted.profiles)
 
 
-def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettings) -> Need:
-    return Need(wanted.name, profile, settings, wanted.source(profile).url)
+def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettings, rooms: Rooms) -> Need:
+    return Need(wanted.name, profile, settings, wanted.source(profile).url, rooms.learned)
 
 
 def _candidate(need: Need, room: Room) -> Candidate:
@@ -183,7 +183,7 @@ def _take(
     replica: str,
     found: Found,
 ) -> Place:
-    run, need = profile.run, _need(wanted, profile, settings)
+    run, need = profile.run, _need(wanted, profile, settings, rooms)
     fabric, meeting_port = "", None
     if found.groups:
         seats, meeting_port = spanning.seats(need, rooms, found.groups[0])
@@ -209,7 +209,7 @@ def _seat(need: Need, room: Room) -> Seat:
         )
         assert not isinstance(chosen, Reason), "feasibility.gpus has looked"
         devices = chosen
-    return Seat(room.node.id, port, devices, run.cpu_cores or 0, run.memory_bytes or 0)
+    return Seat(room.node.id, port, devices, run.cpu_cores or 0, need.memory_bytes(room))
 
 
 def _summary(wanted: WantedModel, rooms: Rooms, looked: list[Found], settings: FleetSettings) -> Reason:
@@ -223,7 +223,7 @@ def _summary(wanted: WantedModel, rooms: Rooms, looked: list[Found], settings: F
     spanned = []
     for profile, found in zip(wanted.profiles, looked, strict=True):
         if profile.run.nodes > 1:
-            spanned.append(spanning.summary(_need(wanted, profile, settings), found.groups))
+            spanned.append(spanning.summary(_need(wanted, profile, settings, rooms), found.groups))
         else:
             counts += found.codes
     said = [", ".join(f"{n} × {_WORDS.get(code, code.replace('_', ' '))}" for code, n in sorted(counts.items()))]

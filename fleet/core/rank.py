@@ -84,7 +84,7 @@ def free_memory(need: Need, room: Room) -> float:
     if need.profile.run.gpus:
         return 0.5
     has = room.node.facts.memory_bytes
-    return _left(has, room.memory_bytes + (need.profile.run.memory_bytes or 0))
+    return _left(has, room.memory_bytes + need.memory_bytes(room))
 
 
 def _left(has: int | None, taken: int) -> float:

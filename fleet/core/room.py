@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from fleet.core import fabrics, facility, shape
 from fleet.core.fabrics import Fabrics
 from fleet.core.facility import Ledger
+from fleet.core.learned import Key
 from fleet.core.replica import State
 from fleet.core.world import NodeView, ReplicaView, ShardView, World
 
@@ -83,6 +85,9 @@ class Room:
 class Rooms(dict[str, Room]):
     """Every node's room, by its id, and what several of them share."""
 
+    learned: Mapping[Key, int] = MappingProxyType({})
+    """As `World.learned`."""
+
     @cached_property
     def fabrics(self) -> Fabrics:
         """Only a replica over several nodes asks for them."""
@@ -92,6 +97,7 @@ class Rooms(dict[str, Room]):
 def of(world: World) -> Rooms:
     """Every node's room under what is placed now."""
     rooms = Rooms((node.id, Room(node, ports=set(node.facts.ports_taken or ()))) for node in world.nodes)
+    rooms.learned = world.learned
     _fill(rooms, world)
     ledger = Ledger(world.facility)
     for room in rooms.values():
@@ -122,6 +128,7 @@ def _fill(rooms: Rooms, world: World) -> None:
 def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
     """The rooms as they would be without `replica`."""
     changed = Rooms(rooms)
+    changed.learned = rooms.learned
     ledger: Ledger | None = None
     for shard in replica.shards:
         if shard.node in changed:

@@ -53,7 +53,7 @@ def seats(need: Need, rooms: Rooms, group: Group) -> tuple[tuple[Seat, ...], int
         assert port is not None, "feasibility.port has looked"
         devices = cards.best(_by_class(need, rooms, node)[group.gpu_class], run.gpus) if run.gpus else ()
         address = room.node.facts.address or ""
-        made.append(Seat(node, port, devices, run.cpu_cores or 0, run.memory_bytes or 0, address, island.link(node)))
+        made.append(Seat(node, port, devices, run.cpu_cores or 0, need.memory_bytes(room), address, island.link(node)))
     leader = made[0]
     meeting = first_free({*rooms[leader.node].ports, leader.port}, span)
     assert meeting is not None, "_group has looked"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agent.wire.facts import NodeFacts
 from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
+from fleet.core.learned import Key
 from fleet.core.replica import State
 from llmgw.cluster.core.settings import FacilitySettings, FleetSettings, ServingSettings
 
@@ -130,6 +131,8 @@ class World:
     targets: Mapping[str, int] = field(default_factory=dict)
     """By model: how many replicas its load asks for (`fleet.core.autoscale`)."""
     serving: ServingSettings = field(default_factory=ServingSettings)
+    learned: Mapping[Key, int] = field(default_factory=dict)
+    """Bytes of memory that runs of a kind have taken here."""
     facility: FacilitySettings = field(default_factory=FacilitySettings)
     time_zone: str = "UTC"
     """By whose clock schedules are read."""

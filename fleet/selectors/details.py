@@ -10,14 +10,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from django.utils import timezone
 
 from agent.wire.facts import PcieFacts, device_name
+from agent.wire.shard import Profile
 from fleet import models
+from fleet.core import learned as core_learned
 from fleet.core import world as core
 from fleet.core.facility import location
+from fleet.core.learned import Figure, warning
 from fleet.core.replica import State
-from fleet.selectors import engines, figures
+from fleet.selectors import engines, figures, learned
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -136,8 +140,16 @@ def replica(public_id: str) -> dict[str, Any]:
     row = models.Replica.objects.prefetch_related("shards__node").filter(public_id=public_id).first()
     if row is None:
         raise NotFound("no_such_replica", f"there is no replica {public_id}", "llmgw replica list")
+    ranks = list(row.shards.all())
+    shown = _learned_of(row, ranks[0]) if row.spec and ranks else {}
     return {
         **_replica(row),
+        "predicted": learned.told(shown),
+        "warnings": [
+            f"rank {s.rank} on {s.node.node_id}: {reason.sentence}" if len(ranks) > 1 else reason.sentence
+            for s in ranks
+            if (reason := warning(s.memory_bytes, s.memory_measured_bytes, shown.get(learned.Kind.MEMORY)))
+        ],
         "spec": row.spec,
         "shards": [
             {
@@ -151,14 +163,23 @@ def replica(public_id: str) -> dict[str, Any]:
                 "pid": s.pid,
                 "progress": s.progress,
                 "memory_bytes": s.memory_measured_bytes,
-                "reserved_memory_bytes": s.memory_bytes,
                 "devices_memory": {device_name(int(d)): held for d, held in s.devices_memory.items()},
                 "took": s.took,
+                "reserved_memory_bytes": s.memory_bytes,
                 "reserved_cpu_cores": s.cpu_cores,
             }
             for s in row.shards.all()
         ],
     }
+
+
+def _learned_of(row: models.Replica, first: models.Shard) -> dict[str, Figure]:
+    """What runs of its kind have shown here."""
+    run = msgspec.convert(row.spec["profile"], Profile, strict=False)
+    cards = {g.index: g for g in facts_of(first.node).gpus or ()}
+    card = cards.get(first.devices[0]) if first.devices else None
+    gpu_class = (card.gpu_class or card.name or "") if card is not None else run.gpu_class or ""
+    return learned.of(core_learned.key(run, row.spec["source"]["url"], gpu_class))
 
 
 def events(replica: str | None = None, model: str | None = None, limit: int = 100) -> list[dict[str, Any]]:

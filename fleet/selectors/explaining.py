@@ -7,8 +7,11 @@ from typing import Any
 
 from agent.wire.facts import device_name
 from catalog import selectors as catalog
+from catalog.core.definition import source_of
+from fleet.core import learned as core_learned
 from fleet.core.explain import explain
 from fleet.core.world import WantedModel
+from fleet.selectors import learned
 from fleet.selectors.details import replicas
 from fleet.selectors.world import load_world
 from llmgw.cluster.errors import Conflict
@@ -66,5 +69,11 @@ def explain_placement(model: str) -> dict[str, Any]:
             }
             for g in found.groups
         ],
+        "learned": {
+            p.run.name: learned.told(
+                learned.of(core_learned.key(p.run, source_of(entry.definition, p)[0], p.run.gpu_class or ""))
+            )
+            for p in entry.definition.profiles
+        },
         "replicas": replicas(model=found.model),
     }

@@ -17,7 +17,7 @@ from catalog import selectors as catalog
 from fleet import models
 from fleet.core import agents
 from fleet.core import world as core
-from fleet.selectors import demand, kept
+from fleet.selectors import demand, kept, learned
 from llmgw import keys, secrets
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -55,6 +55,7 @@ def load_world(now: float) -> core.World:
         synced,
         fleet,
         serving=settings.serving,
+        learned=learned.memory(),
         facility=settings.facility,
         demand=told.demand,
         heard=told.heard,

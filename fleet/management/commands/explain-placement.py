@@ -42,6 +42,10 @@ def _show(found: dict[str, Any]) -> None:
         print("\nover several nodes:")
         rows = [{**g, "verdict": g["sentence"] if not g["nodes"] else "fits"} for g in found["fabrics"]]
         table(rows, ("fabric", "kind", "profile", "wanted", "fitting", "nodes", "verdict"))
+    for profile, figures in found["learned"].items():
+        if figures:
+            said = ", ".join(f"{kind.replace('_', ' ')} {f['told']}" for kind, f in figures.items())
+            print(f"\nmeasured here with profile {profile}: {said}")
     if found["replicas"]:
         print("\nnow:")
         table(found["replicas"], ("replica", "profile", "state", "node", "reason"))

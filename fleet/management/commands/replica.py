@@ -7,6 +7,7 @@ from typing import Any
 
 from fleet import logs, selectors
 from fleet.actions import replicas
+from fleet.core.sizes import gib
 from llmgw.cluster.commands import NounCommand, actor, cell, table
 
 
@@ -50,14 +51,41 @@ def _show(replica: str) -> dict[str, Any]:
 
 def _shown(found: dict[str, Any]) -> None:
     for name, value in found.items():
-        if name not in ("spec", "shards", "history"):
+        if name not in ("spec", "shards", "history", "predicted", "warnings"):
             print(f"{name.replace('_', ' ') + ':':<16} {cell(value)}")
+    _measured(found)
     for shard in found["shards"]:
         if shard["last_words"]:
             print(f"\nlast words of rank {shard['rank']}:")
             print("\n".join(f"  {line}" for line in shard["last_words"]))
     print("\nhistory:")
     table(found["history"], ("at", "state", "node", "reason"))
+
+
+def _measured(found: dict[str, Any]) -> None:
+    """What each rank takes beside what is reserved for it, and what runs of this kind have shown here."""
+    print("\nranks:")
+    table(
+        [
+            {
+                **s,
+                "memory": f"{_size(s['memory_bytes'])} of {_size(s['reserved_memory_bytes'])}",
+                "gpu_memory": " ".join(f"{d}:{gib(held)}" for d, held in s["devices_memory"].items()),
+            }
+            for s in found["shards"]
+        ],
+        ("rank", "node", "devices", "memory", "gpu_memory", "observed"),
+    )
+    if found["predicted"]:
+        print("\nmeasured here of such runs:")
+        for kind, figure in found["predicted"].items():
+            print(f"  {kind.replace('_', ' ') + ':':<14} {figure['told']}")
+    for sentence in found["warnings"]:
+        print(f"\nwarning: {sentence}")
+
+
+def _size(value: int | None) -> str:
+    return "-" if value is None else gib(value)
 
 
 def _logs(replica: str, lines: int) -> dict[str, Any]:

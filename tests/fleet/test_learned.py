@@ -1,0 +1,110 @@
+"""What runs have shown here: taken down once a run, told with how sure it is, and used by placement."""
+
+from __future__ import annotations
+
+from statistics import mean, stdev
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.wire.shard import DeviceMemory, ShardState, Took
+from fleet import models, passes, selectors
+from fleet.actions import learning
+from fleet.core.learned import Figure, told_bytes, told_s
+from fleet.selectors import learned
+from fleet.selectors.world import load_world
+from tests.fleet.agents import GIB
+from tests.fleet.rows import beat, joined, link_is_up, seen, tiny, told
+
+
+@settings(max_examples=30, deadline=None, database=None)
+@given(st.lists(st.floats(0, 1e12), min_size=2, max_size=30))
+def test_a_figure_is_that_of_all_its_runs(values: list[float]) -> None:
+    figure = Figure()
+    for value in values:
+        figure = figure.added(value)
+    assert (figure.n, figure.least, figure.most, figure.last) == (len(values), min(values), max(values), values[-1])
+    assert figure.mean == pytest.approx(mean(values), rel=1e-6, abs=1e-3)
+    assert figure.deviation == pytest.approx(stdev(values), rel=1e-4, abs=1e-2)
+
+
+def test_how_sure_it_is_is_said() -> None:
+    one = Figure().added(40.0)
+    assert told_s(one) == "40.0 s (1 run)"
+    assert told_s(one.added(44.0)) == "42.0 s (2 runs, ± 2.8 s)"
+    assert told_bytes(Figure().added(3 * GIB)) == "3 GiB (1 run)"
+
+
+@pytest.fixture
+def _cluster(db: None) -> None:
+    link_is_up()
+    joined()
+
+
+def run(memory: int = 3 * GIB, **model: object) -> None:
+    """A replica that has served for five minutes."""
+    tiny(**model)  # type: ignore[arg-type]
+    passes.run()
+    since = timezone.now().timestamp() - 300
+    held = (DeviceMemory(0, 2 * GIB),)
+    spec = told()[0]
+    beat(
+        seen(spec, ShardState.READY, since=since, memory_bytes=memory, devices_memory=held, took=Took(7.0, 30.0, 12.0))
+    )
+
+
+@pytest.mark.usefixtures("_cluster")
+def test_a_run_is_taken_down_once() -> None:
+    run()
+    assert learning.note(timezone.now()) == 1
+    assert learning.note(timezone.now()) == 0
+    assert {row.kind: (row.n, row.mean) for row in models.Learned.objects.all()} == {
+        "memory": (1, 3 * GIB),
+        "gpu_memory": (1, 2 * GIB),
+        "fetch": (1, 7.0),
+        "start": (1, 42.0),
+    }
+    models.Shard.objects.update(observed_incarnation=2)
+    assert learning.note(timezone.now()) == 1
+    assert models.Learned.objects.get(kind="memory").n == 2
+    key = next(iter(learned.memory()))
+    assert learned.start_seconds(key) == 42.0
+
+
+@pytest.mark.usefixtures("_cluster")
+def test_what_has_only_just_begun_is_not() -> None:
+    tiny()
+    passes.run()
+    beat(seen(told()[0], ShardState.READY, memory_bytes=GIB))
+    assert learning.note(timezone.now()) == 0
+
+
+@pytest.mark.usefixtures("_cluster")
+def test_a_profile_that_says_nothing_gets_what_runs_have_taken() -> None:
+    run(memory=20 * GIB)
+    assert models.Shard.objects.get().memory_bytes == 0
+    learning.note(timezone.now())
+    run(minimum=2)
+    assert sorted(models.Shard.objects.values_list("memory_bytes", flat=True)) == [0, 20 * GIB]
+    assert load_world(timezone.now().timestamp()).learned
+    run(minimum=3)
+    assert "too little memory" in models.Replica.objects.get(state="pending").reason
+
+
+@pytest.mark.usefixtures("_cluster")
+def test_too_little_reserved_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    run(memory=3 * GIB, memory_bytes=GIB)
+    learning.note(timezone.now())
+    row = selectors.replica(models.Replica.objects.get().public_id)
+    assert row["warnings"] == ["it takes 3 GiB of memory, and 1 GiB are reserved for it: raise min_memory_gb"]
+    assert row["predicted"]["start"]["told"] == "42.0 s (1 run)"
+    capsys.readouterr()
+    call_command("replica", "show", row["replica"])
+    out = capsys.readouterr().out
+    assert "3 GiB of 1 GiB" in out
+    assert "0:2 GiB" in out
+    assert "start:         42.0 s (1 run)" in out
+    assert "warning: it takes 3 GiB" in out
