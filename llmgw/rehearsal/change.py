@@ -200,6 +200,7 @@ def _run(
         synced=True,
         settings=settings.fleet,
         serving=settings.serving,
+        facility=settings.facility,
         time_zone=cluster_settings.time_zone(settings),
         demand={},
         targets={},

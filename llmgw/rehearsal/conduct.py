@@ -4,21 +4,27 @@ after each what must hold."""
 from __future__ import annotations
 
 import logging
+import queue
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import yaml
 from django.core.management import call_command
 from django.db import Error as StoreError
 from django.db import connections
 
+from agent.wire.reason import Reason
 from catalog.actions import models as model_actions
 from catalog.core import reading
+from catalog.core.fields import Fields
 from fleet import bootstrap
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import Conflict
@@ -110,12 +116,12 @@ class Rehearsal:
                     self._world.traffic, self._machine.local_host, self._machine.port, key, self._world.seed
                 )
             with suppress(Interrupted):
-                self._acts(stack)
+                before = self._acts(stack)
                 if stay:
                     self._say(f"\nportal    {self._machine.portal_url}   (sign in: llmgw user reset-password)")
                     self._say(f"home      LLMGW_HOME={self._machine.home}\nCtrl-C ends it.")
-                    while True:
-                        self._pause(0.5)
+                    self._say("a fault a line: {do: crash, model: NAME}  {do: node_loss, count: 2, for: 5s}")
+                    self._obey(before)
         return self.outcomes
 
     @contextmanager
@@ -142,7 +148,7 @@ class Rehearsal:
             }
         }
 
-    def _acts(self, stack: ExitStack) -> None:
+    def _acts(self, stack: ExitStack) -> Before:
         before = self._first()
         if self._clients is not None:
             stack.enter_context(self._clients)
@@ -153,6 +159,42 @@ class Rehearsal:
             self._say(f"      {_line(outcome)}")
             # What was there before stays the measure; engines are those that run now.
             before = replace(before, engines=invariants.engines(self._machines.seen()))
+        return before
+
+    def _obey(self, before: Before) -> None:
+        """Faults that somebody types, until an interrupt; the end of the input is none."""
+        typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=_listen, args=(sys.stdin, typed), daemon=True).start()
+        while True:
+            self._pause(0.3)
+            while not typed.empty():
+                fault = self._typed(typed.get().strip())
+                if fault is None:
+                    continue
+                before = replace(before, engines=invariants.engines(self._machines.seen()))
+                outcome = self._meet(fault, before)
+                self.outcomes.append(outcome)
+                self._say(f"{fault.title}: {_line(outcome)}")
+
+    def _typed(self, line: str) -> Fault | None:
+        if not line:
+            return None
+        problems: list[Reason] = []
+        found: Fault | None = None
+        try:
+            raw = yaml.safe_load(line)
+        except yaml.YAMLError:
+            raw = None
+        if isinstance(raw, dict):
+            fields = Fields(raw, "", problems)
+            models = {m.definition.name for m in self._world.models}
+            found = core_faults.read(fields, models, set(self._machines.ids), bool(self._world.store_restart))
+            fields.done()
+        else:
+            problems.append(Reason("bad_fault", "a fault is written like {do: node_loss, count: 2, for: 5s}"))
+        for problem in problems:
+            self._say(problem.sentence)
+        return None if problems else found
 
     def _first(self) -> Before:
         """The first act: everybody in, every model up. Models that fit nowhere wait with their reason."""
@@ -377,6 +419,11 @@ class Rehearsal:
 
     def _stop(self, sign: int, frame: Any) -> None:
         self._stopping = True
+
+
+def _listen(source: Iterable[str], typed: queue.SimpleQueue[str]) -> None:
+    for line in source:
+        typed.put(line)
 
 
 def _line(outcome: Outcome) -> str:

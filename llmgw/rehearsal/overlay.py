@@ -16,7 +16,7 @@ from llmgw.cluster.core import settings as core_settings
 from llmgw.cluster.core.settings import ClusterSettings
 from llmgw.cluster.errors import Invalid
 
-_PARTS = ("fleet", "serving", "gateway", "time_zone")
+_PARTS = ("fleet", "serving", "facility", "gateway", "time_zone")
 """Of the settings: those that a rehearsal looks at. Another one would change nothing in it, and would seem to."""
 
 

@@ -46,7 +46,7 @@ def play(
             made[key] = Pace(speed.load_s, speed.prompt_token_s, speed.step_s)
         return made[key]
 
-    fleet = Fleet(nodes, settings=settings.fleet, time_zone=settings.time_zone or "UTC")
+    fleet = Fleet(nodes, settings=settings.fleet, facility=settings.facility, time_zone=settings.time_zone or "UTC")
     wanted = [WantedModel(m.definition) for m in world.models]
     seconds = days * DAY_S
     rules = Rules(settings.gateway.queue_max_wait_s, settings.gateway.queue_limit, look_s)

@@ -105,7 +105,7 @@ class World:
                 number = len(found) + 1
                 labels = dict(group.labels)
                 if group.racks:
-                    labels.setdefault("rack", f"{group.rack}{place * group.racks // len(group.ids) + 1}")
+                    labels.setdefault("llmgw.io/rack", f"{group.rack}{place * group.racks // len(group.ids) + 1}")
                 wish = Wish(
                     id=id_,
                     address=f"127.{network}.{number // 250}.{number % 250 + 1}",

@@ -16,6 +16,7 @@ from agent.rehearsal.hardware import TEMPLATES, Wish, facts
 from agent.wire.shard import Profile
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from fleet.core.world import NodeView, WantedModel, World
+from llmgw.cluster.core.settings import FacilitySettings, PlaceOptions
 from llmgw.cluster.errors import Invalid
 from llmgw.rehearsal import pretended_week, worldfile
 from llmgw.rehearsal.pure.measured import Timed
@@ -158,6 +159,19 @@ def test_nothing_breaks_whatever_comes(
         assert served.answered <= served.asked
         assert len(served.ttft_s) == served.answered
         assert all(t > 0 for t in served.ttft_s)
+
+
+def test_a_power_cap_holds_over_a_week_of_load() -> None:
+    """Two copies of four cards fit, and one may draw: 4 × 350 W and what the nodes draw besides."""
+    racked = tuple(replace(n, labels={"llmgw.io/rack": "a"}) for n in nodes(2))
+    caps = FacilitySettings(racks={"a": PlaceOptions(power_cap_w=3000)})
+    storm = [Ask(BEGIN + 300 + n / 4, "m", 200, 100) for n in range(4800)]
+    week = Week(World(racked, facility=caps), [model("m", Scaling(1, 2), gpus=4)], lambda *a: PACE, Rules())
+    found = week.run(storm, BEGIN, 2 * HOUR_S)
+    assert not found.broken
+    assert sum(found.gpu_hours.values()) == pytest.approx(8, rel=0.02)
+    week = Week(World(racked), [model("m", Scaling(1, 2), gpus=4)], lambda *a: PACE, Rules())
+    assert sum(week.run(storm, BEGIN, 2 * HOUR_S).gpu_hours.values()) > 9
 
 
 def test_the_example_week_holds() -> None:

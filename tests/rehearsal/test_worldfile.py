@@ -108,7 +108,12 @@ def test_racks_addresses_and_cut_cards() -> None:
     )
     nodes = world.nodes(64)
     assert len({n.address for n in nodes}) == 501
-    assert {(n.facts.labels or {}).get("rack") for n in nodes[:500]} == {"rack-1", "rack-2", "rack-3", "rack-4"}
+    assert {(n.facts.labels or {}).get("llmgw.io/rack") for n in nodes[:500]} == {
+        "rack-1",
+        "rack-2",
+        "rack-3",
+        "rack-4",
+    }
     assert {(n.facts.labels or {})["pretended"] for n in nodes} == {"yes"}
     assert nodes[0].facts.fabrics
     cut = [c.gpu_class for c in nodes[-1].facts.gpus or ()]

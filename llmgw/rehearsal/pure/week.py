@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from agent.wire.shard import ShardState
-from fleet.core import autoscale, reconcile, schedule
+from fleet.core import autoscale, reconcile, room, schedule
 from fleet.core.autoscale import Spell
-from fleet.core.plan import Plan
+from fleet.core.facility import options
+from fleet.core.plan import Place, Plan
 from fleet.core.replica import State
 from fleet.core.simulate import apply
 from fleet.core.world import Demand, ReplicaView, WantedModel, World
@@ -132,6 +133,8 @@ class Week:
             for replica in self._world.replicas:
                 if replica.state is State.STARTING and before.get(replica.id) is not State.STARTING:
                     self.found.starts[replica.model] += 1
+            if any(isinstance(step, Place) for step in plan.steps):
+                self._look_at_power(now)
         self._serve(now)
         self._count(now)
 
@@ -220,6 +223,15 @@ class Week:
                         self._break(now, f"{replica.id} holds card {device} of {shard.node}, which has none")
                     if shard.node not in lost:
                         self.found.gpu_hours[self._classes.get((shard.node, device), "unknown")] += hours
+
+    def _look_at_power(self, now: float) -> None:
+        """What a look placed stays below every cap."""
+        caps = self._world.facility
+        ledger = next((r.ledger for r in room.of(self._world).values() if r.ledger is not None), None)
+        for place, watts in ledger.watts.items() if ledger is not None else ():
+            cap = options(caps, place).power_cap_w
+            if cap is not None and watts > cap:
+                self._break(now, f"{place[0]} {place[1]} may come to {watts:.0f} W, above its cap of {cap:.0f} W")
 
     def _break(self, now: float, what: str) -> None:
         if len(self.found.broken) < 20:
