@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from agent.wire import codec
 from agent.wire.facts import EngineFacts, NodeFacts
-from agent.wire.messages import Desired, Heartbeat, Hello, Message, Refused, Report, Welcome
+from agent.wire.messages import Desired, Heartbeat, Hello, Message, Refused, Report, Settings, Welcome
 from agent.wire.shard import ShardObserved, ShardSpec, ShardState
 from fleet.actions import certificates
 
@@ -65,6 +65,7 @@ class Agent:
         self.desired: Desired | None = None
         self.welcome: Welcome | None = None
         self.refused: Refused | None = None
+        self.told: Settings | None = None
         self.facts = FACTS
 
     async def __aenter__(self) -> Agent:
@@ -87,6 +88,8 @@ class Agent:
                 self.desired = message
             case Refused():
                 self.refused = message
+            case Settings():
+                self.told = message
         return message
 
     async def expect(self, kind: type[M], timeout_s: float = 5.0) -> M:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -284,7 +285,10 @@ async def test_settings_reach_a_connected_agent_within_seconds(link: Link, tmp_p
         assert agent.welcome is not None
         assert (agent.welcome.heartbeat_s, agent.welcome.settings["labels"]) == (2.0, {"rack": "a", "site": "x"})
         await put(path="agents.nodes.n1", value={"heartbeat_s": 1, "labels": {"rack": "b"}}, actor="test")
-        assert await agent.expect(Settings, timeout_s=4) == Settings(1.0, {"labels": {"rack": "b", "site": "x"}})
+        told = await agent.expect(Settings, timeout_s=4)
+        while told.heartbeat_s != 1.0:  # first it is told of engines, as it has told of itself
+            told = await agent.expect(Settings, timeout_s=4)
+        assert told.settings["labels"] == {"rack": "b", "site": "x"}
         await put(path="agents.nodes.n2.heartbeat_s", value=3, actor="test")  # nothing of this one's
         await put(path="fleet.heartbeat_s", value=4, actor="test")
         await put(path="agents.nodes.n1.heartbeat_s", value=DEFAULT, actor="test")
@@ -295,6 +299,32 @@ async def test_settings_reach_a_connected_agent_within_seconds(link: Link, tmp_p
             await put(path="agents.default.heartbeat_s", value="often", actor="test")
         with pytest.raises(TimeoutError):
             await agent.expect(Settings, timeout_s=1.5)
+
+
+async def test_a_node_is_told_of_its_engines_once_it_has_told_of_itself_and_whenever_they_change(
+    link: Link, tmp_path: Path
+) -> None:
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    overrides = [{"labels": {"role": "gguf"}, "engines": {"vllm": ""}}]
+    await sync_to_async(cluster_settings.put)(path="engine_overrides", value=overrides, actor="test")
+
+    async def told(agent: Agent) -> dict[str, Any]:
+        return (await agent.expect(Settings, timeout_s=4)).settings
+
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        assert agent.welcome is not None
+        assert "engines" not in agent.welcome.settings
+        assert agent.told is not None
+        assert agent.told.settings["engines"] == {"llamacpp": "b10991", "vllm": "0.30.0", "sglang": ""}
+        await sync_to_async(nodes.label)(node_id="n1", changes={"role": "gguf"}, actor="test")
+        assert (await told(agent))["engines"]["vllm"] == ""
+        await sync_to_async(nodes.engine_build)(node_id="n1", engine="llamacpp", build="vulkan", actor="test")
+        assert (await told(agent))["engine_builds"] == {"llamacpp": "vulkan"}
+    async with Agent(cert, link.port) as again:
+        await again.join()
+        assert again.welcome is not None
+        assert again.welcome.settings["engine_builds"] == {"llamacpp": "vulkan"}
 
 
 async def test_one_agents_nonsense_costs_its_own_connection_and_no_other(link: Link, tmp_path: Path) -> None:
