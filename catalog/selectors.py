@@ -159,9 +159,9 @@ def entry(name: str) -> Entry:
 
 def models() -> list[dict[str, Any]]:
     """For pages and commands: a row a model."""
-    serving, found = _asked.serving(), entries()
+    standing, found = _asked.serving(), entries()
     outside = _outside(found)
-    return [row(e, serving.get(e.name), outside.get(e.name, ())) for e in found]
+    return [row(e, standing.get(e.name), outside.get(e.name, ())) for e in found]
 
 
 def row(found: Entry, serving: Serving | None = None, outside: tuple[OutsideKey, ...] = ()) -> dict[str, Any]:
@@ -192,11 +192,16 @@ def row(found: Entry, serving: Serving | None = None, outside: tuple[OutsideKey,
 def detail(found: Entry) -> dict[str, Any]:
     """A row with the definition in the shape that people write."""
     return {
-        **row(found, _asked.serving().get(found.name), outside_keys(found)),
+        **row(found, serving(found), outside_keys(found)),
         "problems": [p.sentence for p in found.problems],
         "definition": _written(found),
         "price": price(found),
     }
+
+
+def serving(found: Entry) -> Serving | None:
+    """How its replicas stand."""
+    return _asked.serving().get(found.name)
 
 
 def outside_keys(found: Entry) -> tuple[OutsideKey, ...]:

@@ -8,7 +8,19 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from fleet.actions import certificates, nodes, replicas
-from fleet.models import Certificate, Claim, JoinCode, Node, Replica, ReplicaEvent, Shard, Stray
+from fleet.models import (
+    AskedHour,
+    Certificate,
+    Claim,
+    JoinCode,
+    LastAsked,
+    Node,
+    Replica,
+    ReplicaEvent,
+    Shard,
+    Start,
+    Stray,
+)
 from llmgw.cluster.admin import ReadOnly, each
 
 
@@ -121,3 +133,21 @@ class ReplicaEventAdmin(ReadOnly):
     list_display = ("at", "replica", "model", "node", "state", "reason")
     list_filter = ("state",)
     search_fields = ("replica", "model", "node")
+
+
+@admin.register(Start)
+class StartAdmin(ReadOnly):
+    list_display = ("at", "model", "node", "took_s")
+    list_filter = ("model",)
+
+
+@admin.register(LastAsked)
+class LastAskedAdmin(ReadOnly):
+    list_display = ("model", "at")
+    search_fields = ("model",)
+
+
+@admin.register(AskedHour)
+class AskedHourAdmin(ReadOnly):
+    list_display = ("hour", "model")
+    list_filter = ("model",)

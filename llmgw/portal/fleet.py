@@ -13,6 +13,8 @@ from fleet import selectors
 Row = dict[str, Any]
 
 WAITING = ("pending", "starting", "loading", "backoff", "parked", "lost")
+_AS_TOLD = ("idle", "waiting", "not running")
+"""What only the model's own state tells."""
 _NEAREST = ("loading", "starting", "backoff", "pending", "parked", "lost", "draining", "stopping")
 
 
@@ -63,6 +65,6 @@ def model_state(row: Row, states: Iterable[str]) -> str:
         return "serving"
     if row["stopped"]:
         return "stopped"
-    if row["external"]:
+    if row["external"] or row["state"] in _AS_TOLD:
         return str(row["state"])
     return next((s for s in _NEAREST if s in present), "failed" if row["wanted"] is None else "pending")

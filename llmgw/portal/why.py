@@ -9,6 +9,7 @@ from agent.wire.reason import Reason
 from catalog.selectors import Entry
 from fleet import selectors
 from fleet.selectors.telling import keep_from_serving
+from fleet.selectors.waiting import on_demand
 from llmgw.cluster.errors import Refusal
 from llmgw.portal.fleet import Row
 
@@ -31,4 +32,6 @@ def why(entry: Entry, state: str, replicas: list[Row]) -> Why:
         found = selectors.explain_placement(entry.name)
     except Refusal as e:
         return Why(e.problems)
-    return Why(() if state in ("serving", "stopped") else keep_from_serving(entry, replicas, found), found)
+    if state in ("serving", "stopped"):
+        return Why((), found)
+    return Why(on_demand(entry.definition) or keep_from_serving(entry, replicas, found), found)

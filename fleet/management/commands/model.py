@@ -191,7 +191,7 @@ def _list(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         ready = "-" if row["ready"] is None else row["ready"]
         wanted = "-" if row["wanted"] is None else row["wanted"]
-        replicas = "external" if row["external"] else f"{ready}/{wanted}"
+        replicas = "external" if row["external"] else f"{ready} on demand" if row["on_demand"] else f"{ready}/{wanted}"
         shown.append({**row, "model": row["name"], "replicas": replicas, "for": row["kinds"]})
     table(shown, ["model", "state", "replicas", "aliases", "for", "context_length", "origin"])
     for row in rows:
@@ -210,6 +210,8 @@ def _yaml(row: dict[str, Any]) -> None:
     )
     for key in row["keys"]:
         print(f"# {_key(key)}")
+    if row["on_demand"] and row["reason"]:
+        print(f"# {row['reason']}")
     for problem in row["problems"]:
         print(f"# {problem}")
     if row["definition"] is not None:

@@ -51,7 +51,7 @@ def models(request: HttpRequest) -> HttpResponse:
 def one(request: HttpRequest, model: str) -> HttpResponse:
     found = catalog.entry(model)
     replicas = selectors.replicas(model=found.name)
-    row = fleet.joined(catalog.row(found, outside=catalog.outside_keys(found)), replicas)
+    row = fleet.joined(catalog.row(found, catalog.serving(found), catalog.outside_keys(found)), replicas)
     definition = written(found.definition) if found.definition else None
     context = {
         "model": row,
