@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from django.utils import timezone
 
-from agent.wire.facts import PcieFacts, device_name
+from agent.wire.facts import GpuFacts, PcieFacts, device_name
 from agent.wire.shard import Profile
 from fleet import models
 from fleet.core import learned as core_learned
@@ -70,26 +70,7 @@ def node(node_id: str) -> dict[str, Any]:
         "taken_generation": row.taken_generation,
         "installs": facts.installs,
         "engine_details": [{"name": r["engine"], **r} for r in engines.of_node(row, facts)],
-        "gpu_details": [
-            {
-                "index": g.index,
-                "device": device_name(g.index),
-                "name": g.name,
-                "gpu_class": g.gpu_class,
-                "memory_bytes": g.memory_bytes,
-                **moving[g.index],
-                "power_limit_w": g.power_limit_w,
-                "numa_node": g.numa_node,
-                "pcie": _pcie(g.pcie),
-                "nvlinks": {str(link.peer): link.links for link in g.nvlinks} if g.nvlinks is not None else None,
-                "switched": g.switched,
-                "adapters": g.adapters,
-                "ecc_uncorrected": g.ecc_uncorrected,
-                "mig_profile": g.mig_profile,
-                "problem": g.problem,
-            }
-            for g in facts.gpus or ()
-        ],
+        "gpu_details": [gpu(g) | moving[g.index] for g in facts.gpus or ()],
         "rdma_ports": None
         if facts.rdma_ports is None
         else [
@@ -111,6 +92,27 @@ def node(node_id: str) -> dict[str, Any]:
             {"shard": s.shard_id, "model": s.model, "state": s.state, "foreign": s.foreign, "since": s.seen_at}
             for s in strays
         ],
+    }
+
+
+def gpu(g: GpuFacts) -> dict[str, Any]:
+    """A device, with the figures that it was reported with."""
+    return {
+        "index": g.index,
+        "device": device_name(g.index),
+        "name": g.name,
+        "gpu_class": g.gpu_class,
+        "memory_bytes": g.memory_bytes,
+        **{name: getattr(g, name) for name in figures.MOVING},
+        "power_limit_w": g.power_limit_w,
+        "numa_node": g.numa_node,
+        "pcie": _pcie(g.pcie),
+        "nvlinks": {str(link.peer): link.links for link in g.nvlinks} if g.nvlinks is not None else None,
+        "switched": g.switched,
+        "adapters": g.adapters,
+        "ecc_uncorrected": g.ecc_uncorrected,
+        "mig_profile": g.mig_profile,
+        "problem": g.problem,
     }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import redis
 
@@ -41,3 +41,19 @@ def _told(node_id: str, now: datetime) -> node_figures.Told | None:
         return None
     found = dict(node_figures.read({node_id.encode(): raw}, now.timestamp())).get(node_id)
     return found if found is not None and found.gpus else None
+
+
+def of_every(now: float) -> dict[str, dict[int, GpuFigures]]:
+    """By node and device, of each node that was heard lately; empty where Redis is away."""
+    try:
+        raw = cast(dict[bytes, bytes], nudges.client().hgetall(node_figures.KEY))
+    except (redis.RedisError, OSError) as e:
+        log.debug("what nodes do cannot be read: %s", e)
+        return {}
+    return {node: {f.index: f for f in told.gpus} for node, told in node_figures.read(raw, now) if told.gpus}
+
+
+def over(gpu: GpuFacts, told: GpuFigures | None) -> GpuFacts:
+    """The device with its figures of now; None: with none, for nobody tells them."""
+    moving: dict[str, Any] = {name: getattr(told, name, None) for name in MOVING}
+    return replace(gpu, **moving)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import close_old_connections
 
-from llmgw.portal import overview
+from fleet.selectors import machines
+from llmgw.portal import gpumap, node_cards, overview
 
 PERIOD_S = 1.0
 LIFE_S = 300.0
@@ -24,12 +26,24 @@ SILENCE_S = 15.0
 log = logging.getLogger(__name__)
 
 
+Topic = str
+"""What a page shows that moves by itself: a name of `SOURCES`, and what of it after a colon. "": nothing does."""
+
+SOURCES: dict[str, tuple[Callable[[], Any], Callable[[Any, str, str], dict[str, str]]]] = {
+    "cluster": (overview.load, lambda found, language, _of: overview.render(found, language)),
+    "gpus": (machines.look, gpumap.render),
+    "node": (machines.look, node_cards.render),
+}
+"""How each is read, once for all who watch, and how its parts are drawn in a language."""
+
+
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """One open page. `parts`: it shows the overview; else it only hears that something moved."""
+    """One open page. It hears that something moved, unless it shows all of that by its topic (`moves` is False)."""
 
     language: str
-    parts: bool
+    topic: Topic
+    moves: bool = True
     pending: dict[str, str] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -47,14 +61,13 @@ class Producer:
         self.closed = False
         self.passes = 0
         self._task: asyncio.Task[None] | None = None
-        self._known: dict[str, dict[str, str]] = {}
+        self._known: dict[tuple[Topic, str], dict[str, str]] = {}
         self._stamp = 0
         self._pool = ThreadPoolExecutor(1, "live")
 
     def join(self, viewer: Viewer) -> None:
         self.viewers.add(viewer)
-        if viewer.parts:
-            viewer.tell(self._known.get(viewer.language, {}))
+        viewer.tell(self._known.get((viewer.topic, viewer.language), {}))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -69,9 +82,9 @@ class Producer:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self.viewers and not self.closed:
-            languages = {v.language for v in self.viewers if v.parts}
+            watched = {(v.topic, v.language) for v in self.viewers if v.topic}
             try:
-                stamp, rendered = await loop.run_in_executor(self._pool, _look, languages)
+                stamp, rendered = await loop.run_in_executor(self._pool, _look, watched)
             except Exception:  # the store may be away for a moment; the next look mends it
                 log.warning("could not look for the live pages", exc_info=True)
             else:
@@ -80,22 +93,29 @@ class Producer:
             await asyncio.sleep(PERIOD_S)
         self._known.clear()
 
-    def _tell(self, stamp: int, rendered: dict[str, dict[str, str]]) -> None:
+    def _tell(self, stamp: int, rendered: dict[tuple[Topic, str], dict[str, str]]) -> None:
         moved = {"moved": str(stamp)} if self._stamp and stamp != self._stamp else {}
         self._stamp = stamp
         changes = {
-            language: {part: html for part, html in parts.items() if self._known.get(language, {}).get(part) != html}
-            for language, parts in rendered.items()
+            watched: {part: html for part, html in parts.items() if self._known.get(watched, {}).get(part) != html}
+            for watched, parts in rendered.items()
         }
         self._known = rendered
         for viewer in self.viewers:
-            viewer.tell(changes.get(viewer.language, {}) if viewer.parts else moved)
+            viewer.tell(changes.get((viewer.topic, viewer.language), {}) | (moved if viewer.moves else {}))
 
 
-def _look(languages: set[str]) -> tuple[int, dict[str, dict[str, str]]]:
+def _look(watched: Iterable[tuple[Topic, str]]) -> tuple[int, dict[tuple[Topic, str], dict[str, str]]]:
     close_old_connections()
-    found = overview.load()
-    return overview.stamp(found), {language: overview.render(found, language) for language in languages}
+    seen: dict[Callable[[], Any], Any] = {overview.load: overview.load()}
+    rendered = {}
+    for topic, language in watched:
+        name, _, of = topic.partition(":")
+        load, render = SOURCES[name]
+        if load not in seen:
+            seen[load] = load()
+        rendered[topic, language] = render(seen[load], language, of)
+    return overview.stamp(seen[overview.load]), rendered
 
 
 producer = Producer()
@@ -106,9 +126,9 @@ def close() -> None:
     producer.close()
 
 
-async def events(language: str, *, parts: bool) -> AsyncIterator[str]:
+async def events(language: str, topic: Topic, *, moves: bool = True) -> AsyncIterator[str]:
     """A viewer's server-sent events: `part` with JSON {id, html}, `moved`, and a comment in silence."""
-    viewer = Viewer(language, parts)
+    viewer = Viewer(language, topic, moves)
     producer.join(viewer)
     until = asyncio.get_running_loop().time() + LIFE_S
     try:

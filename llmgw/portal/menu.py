@@ -49,7 +49,13 @@ GROUPS = (
             Page("replicas", _("Replicas"), "layers", "replicas"),
         ),
     ),
-    Group(_("Machines"), (Page("nodes", _("Nodes"), "server", "nodes"),)),
+    Group(
+        _("Machines"),
+        (
+            Page("nodes", _("Nodes"), "server", "nodes"),
+            Page("gpus", _("GPU map"), "grid", "gpus"),
+        ),
+    ),
     Group(
         _("Traffic"),
         (

@@ -18,10 +18,15 @@ def cluster(request: HttpRequest) -> HttpResponse:
 
 
 async def stream(request: HttpRequest) -> HttpResponseBase:
-    """Server-sent events for administrators; `?moved` for pages that only want to hear that something moved."""
+    """Server-sent events for administrators: the overview's parts; `?moved` for pages that only want to hear that
+    something moved, and `?moved&topic=` where parts of them move by themselves, too."""
     if not may_administer(await request.auser()):
         return HttpResponse(status=403)
-    source = live.events(get_language() or "en", parts="moved" not in request.GET)
+    moves = "moved" in request.GET
+    topic = request.GET.get("topic", "") if moves else "cluster"
+    if topic and topic.partition(":")[0] not in live.SOURCES:
+        return HttpResponse(status=404)
+    source = live.events(get_language() or "en", topic[:200], moves=moves)
     response = StreamingHttpResponse(source, content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"

@@ -20,8 +20,9 @@ from fleet import selectors
 from fleet.actions import certificates, joining
 from fleet.actions import nodes as actions
 from fleet.models import Certificate
+from fleet.selectors import machines
 from llmgw.cluster.errors import Invalid, NotFound, Refusal
-from llmgw.portal import confirm, listing
+from llmgw.portal import confirm, listing, node_cards
 from llmgw.portal.doctor import examine
 from llmgw.portal.fleet import Row
 from llmgw.portal.gate import administrators, person
@@ -85,7 +86,9 @@ def nodes(request: HttpRequest) -> HttpResponse:
 @administrators
 def one(request: HttpRequest, node: str) -> HttpResponse:
     issued = Certificate.objects.filter(common_name=node)[:20]
-    context = {"node": selectors.node(node), "certificates": [(c, _state(c)) for c in issued]}
+    found = selectors.node(node)
+    cards = node_cards.rows([d for d in machines.look().devices if d.node == node])
+    context = {"node": found, "cards": cards, "certificates": [(c, _state(c)) for c in issued]}
     return render(request, "portal/nodes/one.html", context)
 
 

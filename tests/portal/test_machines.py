@@ -1,0 +1,140 @@
+"""The pages of machines: the map of cards, fabrics, capacity; as many queries for ten nodes as for a hundred."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from fleet.selectors import machines as selectors
+from llmgw import node_figures
+from llmgw.cluster import leases
+from llmgw.portal import gpumap
+from tests.portal import machines, seed
+
+PAGES = ["/admin/gpus", "/admin/gpus?mode=busy", "/admin/gpus?mode=memory", "/admin/gpus?mode=draw", "/admin/gpus?view=table"]  # fmt: skip # noqa: E501
+
+
+@pytest.fixture
+def client_of_redis(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(settings.MACHINE.redis_url) as found:
+        found.delete(node_figures.KEY)
+        yield found
+        found.delete(node_figures.KEY)
+
+
+@pytest.fixture
+def hall(admin: Client, client_of_redis: redis.Redis) -> Client:
+    from fleet.selectors.world import LINK_LEASE
+
+    leases.take(f"{LINK_LEASE}:test", "test", 60)
+    machines.hall(client_of_redis)
+    return admin
+
+
+def _page(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    return answer.content.decode()
+
+
+def _box(page: str, node: str) -> str:
+    found = re.search(rf'<div id="n-{node}">(.*?)</div>', page, re.S)
+    assert found is not None, node
+    return found[1]
+
+
+def test_the_map_says_by_letter_what_works_where(hall: Client) -> None:
+    page = _page(hall, "/admin/gpus")
+    letter = next(k.letter for k in gpumap.keys(selectors.look().devices) if k.model == "deepseek-v3.1")
+    assert _box(page, "nvl-01").count(f">{letter}</i>") == 4
+    assert "4 cards: deepseek-v3.1 4" in _box(page, "nvl-01")
+    assert "<i class=x>×</i>" in _box(page, "nvl-13"), "a card that cannot be used"
+    assert "<i class=e>!</i>" in _box(page, "roce-02"), "a card that others hold"
+    assert "<b><i" in _box(page, "mig-01"), "instances stand inside their card"
+    assert _box(page, "ib-09").count("<i class=o>") == 8, "a node that is away takes nothing"
+
+
+def test_what_nobody_tells_is_hatched_and_never_zero(hall: Client) -> None:
+    busy = _page(hall, "/admin/gpus?mode=busy")
+    assert _box(busy, "ib-09").count("<i class=u>–</i>") == 8
+    assert _box(busy, "mig-01").count("<i class=u>–</i>") == 12, "no driver measures an instance"
+    memory = _page(hall, "/admin/gpus?mode=memory")
+    assert ">86</i>" in _box(memory, "nvl-01")
+    assert 'class="l6 e">69<' in _box(memory, "roce-02")
+
+
+def test_busy_is_measured_or_the_draw(hall: Client) -> None:
+    rows = {(r["node"], r["device"]): r for r in selectors.gpus()}
+    assert rows["nvl-01", "0"]["busy_by"] == "sm"
+    drawn = rows["roce-01", "0"]
+    assert drawn["busy_by"] == "draw"
+    assert drawn["busy_percent"] == pytest.approx(100 * drawn["power_w"] / drawn["power_limit_w"])
+    assert rows["ib-09", "0"]["busy_percent"] is None
+
+
+def test_the_address_narrows_the_map(hall: Client) -> None:
+    page = _page(hall, "/admin/gpus?class=l40s-45g")
+    assert 'id="n-roce-01"' in page
+    assert 'id="n-nvl-01"' not in page
+    assert 'id="n-ib-01"' not in _page(hall, "/admin/gpus?rack=r12-07")
+    assert 'id="n-nvl-01"' in _page(hall, "/admin/gpus?model=deepseek-v3.1")
+    assert 'id="n-mig-02"' in _page(hall, "/admin/gpus?node=mig")
+    assert "No card is like that." in _page(hall, "/admin/gpus?class=none")
+    table = _page(hall, "/admin/gpus?view=table&class=l40s-45g&sort=-busy")
+    assert table.count('<tr><th scope="row"') == 32
+
+
+def _queries(client: Client, address: str) -> int:
+    client.get(address)
+    with CaptureQueriesContext(connection) as found:
+        assert client.get(address).status_code == 200
+    return len(found)
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_queries_do_not_grow_with_the_machines(admin: Client, address: str) -> None:
+    before = _queries(admin, address)
+    machines.hall()
+    assert _queries(admin, address) <= min(before, 15)
+
+
+def test_a_thousand_cards_are_a_light_page(admin: Client, client_of_redis: redis.Redis) -> None:
+    from fleet.models import Node
+
+    machines.hall(client_of_redis, more=100)
+    assert sum(len(n.facts["gpus"]) for n in Node.objects.all() if n.facts) > 1000
+    page = admin.get("/admin/gpus").content
+    addresses = re.findall(rb'(?:href|src)="(/(?:static|words)[^"]*)"', page)
+    weight = len(page) + sum(len(admin.get(a.decode().replace("&amp;", "&")).content) for a in addresses)
+    assert page.count(b"<i") > 1000
+    assert weight < 100_000, f"it weighs {weight} bytes"
+
+
+def test_names_that_others_wrote_stay_text(admin: Client) -> None:
+    from fleet.models import Node, Replica, Shard
+
+    evil = '"><img src=x onerror=alert(1)>'
+    node = Node.objects.create(
+        node_id="hostile", connected=True, labels={"llmgw.io/rack": evil},
+        facts={"gpus": [machines.gpu(0, gpu_class=evil, problem=None), machines.gpu(1, name=evil, gpu_class=None, problem=evil)]},  # noqa: E501
+    )  # fmt: skip
+    replica = Replica.objects.create(public_id="r-hostile", model=evil, state="ready")
+    Shard.objects.create(replica=replica, node=node, port=19999, devices=[0])
+    for address in [*PAGES, "/admin/nodes/hostile"]:
+        page = _page(admin, address)
+        assert "<img src=x" not in page
+    assert html.escape(evil) in _page(admin, "/admin/gpus")
+
+
+def test_the_live_part_is_what_the_page_shows(hall: Client, seeded: seed.Seeded) -> None:
+    page = _page(hall, "/admin/gpus?mode=busy")
+    for part, inner in gpumap.render(selectors.look(), "en", "busy").items():
+        assert f'<div id="{part}">{inner}</div>' in page
