@@ -27,6 +27,8 @@ class Held:
     fingerprint: str
     port: int
     state: ShardState
+    told: bool = True
+    """The control plane was told of this state: a failure that is forgotten before that is never heard of."""
 
     @property
     def lives(self) -> bool:
@@ -137,7 +139,7 @@ def _leaves(desired: Desired, h: Held, wanted: dict[str, ShardSpec]) -> bool:
 
 def _unwanted(desired: Desired, h: Held) -> tuple[Action, ...]:
     if not h.lives:
-        return (Forget(h.shard_id),) if desired.synced else ()
+        return (Forget(h.shard_id),) if desired.synced and h.told else ()
     if _may_stop(desired, h):
         return (Stop(h.shard_id, "the control plane no longer wants it"),)
     return ()

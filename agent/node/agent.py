@@ -108,7 +108,7 @@ class Agent:
         self._changed = asyncio.Event()
         self._changed_for_link = asyncio.Event()
         self._told = NodeFacts()
-        self.supervisor = Supervisor(ctx, self._changed.set)
+        self.supervisor = Supervisor(ctx, self._changed.set, telling=True)
         self._desired: Desired | None = None
         self._taken = _read_taken(ctx)
         self._address = identity.address
@@ -191,7 +191,9 @@ class Agent:
         if welcome.server_time is not None:
             self.server_skew_s = welcome.server_time - self._ctx.clock.wall()
         self._address = self._identity.address or connection.local_address or _LOCALHOST
-        await connection.send(await self._report())
+        report = await self._report()
+        await connection.send(report)
+        self.supervisor.told(report.shards)
         self._tell("connected")
         _log.info("connected; this node's engines listen on %s", self._address)
         works = [self._listen(connection), self._heartbeats(connection), self._facts(connection)]
@@ -297,9 +299,10 @@ class Agent:
             if moving.rdma_active != self._rdma_active:
                 self._rdma_active = moving.rdma_active
                 self._obeyed.set()
+            shards = self.supervisor.observed()
             await connection.send(
                 Heartbeat(
-                    shards=self.supervisor.observed(),
+                    shards=shards,
                     generation=self._generation(),
                     memory_free_bytes=moving.memory_free_bytes,
                     disk_free_bytes=moving.disk_free_bytes,
@@ -307,6 +310,7 @@ class Agent:
                     gpus=moving.gpus,
                 )
             )
+            self.supervisor.told(shards)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._options.heartbeat_s):
                     await self._changed_for_link.wait()

@@ -46,6 +46,8 @@ class ShardRun:
         self._last_words: tuple[str, ...] | None = None
         self._since = record.since or ctx.clock.wall()
         self._progress: float | None = None
+        self.told: ShardState | None = None
+        """The state that the control plane was told last."""
         self.adopted = False
         """Another agent started it."""
         self._waits_since = ctx.clock.monotonic()
@@ -64,7 +66,13 @@ class ShardRun:
     def held(self) -> Held:
         spec = self.record.spec
         return Held(
-            spec.shard_id, self.record.store_id, spec.incarnation, self.record.fingerprint, spec.port, self.state
+            spec.shard_id,
+            self.record.store_id,
+            spec.incarnation,
+            self.record.fingerprint,
+            spec.port,
+            self.state,
+            self.state is not ShardState.FAILED or self.told is self.state,
         )
 
     def observed(self) -> ShardObserved:
@@ -222,13 +230,13 @@ class ShardRun:
             while True:
                 poll = poll or asyncio.create_task(ask(self._ctx, self.record, self.state is ShardState.READY))
                 await asyncio.wait({*deaths, stopping, poll}, return_when=asyncio.FIRST_COMPLETED)
+                dead = next((d for d in deaths if d.done()), None)
+                if dead is not None:  # by itself: nobody has signalled it yet, also where it is to stop by now
+                    await self._died(dead.result(), sidecar=dead is not deaths[-1])
+                    return
                 if self._stop.is_set():
                     await self._end_all()
                     self._finish(ShardState.STOPPED, self._reason or "it was stopped")
-                    return
-                dead = next((d for d in deaths if d.done()), None)
-                if dead is not None:
-                    await self._died(dead.result(), sidecar=dead is not deaths[-1])
                     return
                 self._judge(poll.result())
                 poll = None
@@ -282,13 +290,14 @@ class ShardRun:
         return f"{self._title} did not become ready within {limit:g} s and was ended{why}"
 
     async def _died(self, exit_: Exit, *, sidecar: bool) -> None:
+        died = self._ctx.clock.wall()  # of several ranks the first to die is blamed: ending what is left takes time
         before = {ShardState.READY: "", ShardState.LOADING: "loading"}.get(self.state, "starting")
         lines = self._tail()
         title = f"a sidecar of {self._title}" if sidecar else self._title
         if self.record.spec.world_size > 1:
             title = f"{title}, rank {self.record.spec.rank},"
         await self._end_all(grace_s=0)
-        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines, "ended")
+        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines, "ended", died)
 
     async def _end_all(self, grace_s: float | None = None) -> None:
         spec = self.record.spec
@@ -353,18 +362,25 @@ class ShardRun:
         self._progress = whole
         self._changed()
 
-    def _set(self, state: ShardState, reason: str | None = None) -> None:
+    def _set(self, state: ShardState, reason: str | None = None, since: float | None = None) -> None:
         if (state, reason) == (self.state, self._reason):
             return
         if state is not self.state:
-            self._since = self._ctx.clock.wall()
+            self._since = self._ctx.clock.wall() if since is None else since
         self.state, self._reason = state, reason
         self._changed()
 
-    def _finish(self, state: ShardState, reason: str, lines: tuple[str, ...] = (), code: str = "") -> None:
+    def _finish(
+        self,
+        state: ShardState,
+        reason: str,
+        lines: tuple[str, ...] = (),
+        code: str = "",
+        since: float | None = None,
+    ) -> None:
         self._told(code or ("failed" if state is ShardState.FAILED else ""))
         self._last_words = lines or None
-        ended = Ended(state.value, reason, lines, self._ctx.clock.wall())
+        ended = Ended(state.value, reason, lines, self._ctx.clock.wall() if since is None else since)
         self.record = replace(self.record, ended=ended)
         try:
             launching.save(self._ctx, self.record)
@@ -372,4 +388,4 @@ class ShardRun:
             _log.warning("%s", e)
         level = logging.WARNING if state is ShardState.FAILED else logging.INFO
         _log.log(level, "shard %s %s: %s", self.record.spec.shard_id, state.value, reason)
-        self._set(state, reason)
+        self._set(state, reason, since)

@@ -30,9 +30,11 @@ _REBOOTS, _QUICK_S = 3, 3600.0
 
 
 class Supervisor:
-    """`changed` is called whenever a shard has something new to tell."""
+    """`changed` is called whenever a shard has something new to tell. `telling`: somebody says what was told of them
+    (`told`), and a failure is kept until it was."""
 
-    def __init__(self, ctx: Context, changed: Callable[[], None]) -> None:
+    def __init__(self, ctx: Context, changed: Callable[[], None], *, telling: bool = False) -> None:
+        self._telling = telling
         self._ctx = ctx
         self._changed = changed
         self._runs: dict[str, ShardRun] = {}
@@ -44,6 +46,15 @@ class Supervisor:
 
     def observed(self) -> tuple[ShardObserved, ...]:
         return tuple(run.observed() for run in self._runs.values())
+
+    def told(self, shards: tuple[ShardObserved, ...]) -> None:
+        """The control plane has these."""
+        for shard in shards:
+            run = self._runs.get(shard.shard_id)
+            if run is not None and shard.incarnation == run.record.spec.incarnation and run.told is not shard.state:
+                run.told = shard.state
+                if shard.state is ShardState.FAILED:
+                    self._changed()
 
     def loaded(self) -> frozenset[str]:
         """Sources that engines here run: their weights lie here, also those that were never fetched."""
@@ -75,7 +86,8 @@ class Supervisor:
 
     def converge(self, desired: Desired | None, host: str) -> None:
         """One step towards `desired`; engines that are started listen on `host`."""
-        for action in step(desired, self.held()):
+        held = self.held() if self._telling else tuple(replace(h, told=True) for h in self.held())
+        for action in step(desired, held):
             match action:
                 case Start(spec, store_id):
                     old = self._runs.pop(spec.shard_id, None)

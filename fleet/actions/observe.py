@@ -234,7 +234,13 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
     if replica.state == core.State.STOPPING and len(shards) > 1:
         return set()  # each rank is let go when its own node says that it has ended
     ranks = [
-        core.Rank(ShardState(s.observed) if s.observed else None, s.observed_incarnation, s.reason, s.node.node_id)
+        core.Rank(
+            ShardState(s.observed) if s.observed else None,
+            s.observed_incarnation,
+            s.reason,
+            s.node.node_id,
+            s.since.timestamp() if s.since else None,
+        )
         for s in shards
     ]
     seen = core.Seen(
@@ -242,6 +248,8 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         incarnation=replica.incarnation,
         failures=replica.failures,
         since=replica.state_since.timestamp() if replica.state_since else None,
+        reason=replica.reason,
+        next_try_at=replica.next_try_at.timestamp() if replica.next_try_at else None,
     )
     outcome = core.observed(seen, ranks, cluster_settings.in_force().fleet, now.timestamp())
     if outcome is None:

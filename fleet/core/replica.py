@@ -63,6 +63,8 @@ class Rank:
     incarnation: int | None = None
     reason: str = ""
     node: str = ""
+    since: float | None = None
+    """When its state began, by its node's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Seen:
     failures: int = 0
     ready_at: float | None = None
     since: float | None = None
+    reason: str = ""
+    next_try_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: fl
         return None
     if len(ranks) > 1:
         if seen.state is State.BACKOFF:
-            return None  # what is left of it is being ended: the next try begins all ranks anew
+            return _died_earlier(seen, ranks)  # what is left is being ended: the next try begins all ranks anew
         broken = _broken(seen, ranks)
         if broken is not None and seen.state is State.DRAINING:
             return Outcome(State.STOPPING, broken, "failed_while_draining")
@@ -134,15 +138,33 @@ def together(state: State, ranks: int) -> bool:
 def _broken(seen: Seen, ranks: Sequence[Rank]) -> str | None:
     """Why the ranks are no replica any more: the dead one's words. One that its node began and no longer knows is as
     dead as one that failed."""
+    begun = [(n, r) for n, r in enumerate(ranks) if r.incarnation is not None and r.incarnation >= seen.incarnation]
+    dead = [(n, r) for n, r in begun if r.observed is ShardState.FAILED]
+    if dead:
+        return _words(*min(dead, key=lambda nr: (nr[1].since or 0.0, nr[0])))
+    gone = next(((n, r) for n, r in begun if r.observed is None), None)
+    return f"{_where(*gone)} is no longer there" if gone is not None else None
+
+
+def _died_earlier(seen: Seen, ranks: Sequence[Rank]) -> Outcome | None:
+    """A rank that fails takes the others with it within a moment, and any of them may be heard first: the one that
+    died first is the one to be blamed."""
+    blamed = next((r for n, r in enumerate(ranks) if _words(n, r) == seen.reason), None)
+    if blamed is None or blamed.since is None:
+        return None
     for number, rank in enumerate(ranks):
-        if rank.incarnation is None or rank.incarnation < seen.incarnation:
-            continue
-        where = f"rank {number}{f' on {rank.node}' if rank.node else ''}"
-        if rank.observed is ShardState.FAILED:
-            return f"{where}: {rank.reason or 'it ended without a word'}"
-        if rank.observed is None:
-            return f"{where} is no longer there"
+        current = rank.observed is ShardState.FAILED and (rank.incarnation or 0) >= seen.incarnation
+        if current and rank.since is not None and rank.since < blamed.since:
+            return Outcome(State.BACKOFF, _words(number, rank), "start_failed", seen.failures, seen.next_try_at)
     return None
+
+
+def _words(number: int, rank: Rank) -> str:
+    return f"{_where(number, rank)}: {rank.reason or 'it ended without a word'}"
+
+
+def _where(number: int, rank: Rank) -> str:
+    return f"rank {number}{f' on {rank.node}' if rank.node else ''}"
 
 
 def failed(seen: Seen, reason: str, settings: FleetSettings, now: float) -> Outcome:

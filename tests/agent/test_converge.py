@@ -34,6 +34,12 @@ def kinds(actions: tuple[Action, ...]) -> list[tuple[str, str]]:
     return [(type(a).__name__, a.spec.shard_id if isinstance(a, Start) else a.shard_id) for a in actions]
 
 
+def test_a_failure_is_forgotten_when_it_was_told() -> None:
+    failed = Held("r-1.0", "s", 1, "f", 9000, ShardState.FAILED, told=False)
+    assert step(Desired("s", 1, 1), (failed,)) == ()
+    assert step(Desired("s", 1, 1), (replace(failed, told=True),)) == (Forget("r-1.0"),)
+
+
 def test_nothing_is_done_before_an_order_came() -> None:
     assert step(None, (held(spec()),)) == ()
 

@@ -81,7 +81,9 @@ def test_ranks_live_fail_and_begin_anew_together(lab: Lab) -> None:
 
     os.kill(first[1].pid or 0, signal.SIGKILL)
     second = until(lambda: ranks(2), "both ranks anew")
-    assert why("rank "), models.ReplicaEvent.objects.values_list("state", "reason")
+    told = list(models.ReplicaEvent.objects.filter(state="backoff").order_by("id").values_list("reason", flat=True))
+    # On a busy machine the agent of the dead one may notice after the other's: which is blamed is not asked here.
+    assert told[-1].startswith(("rank 1 on n1: ganged, rank 1, was ended by SIGKILL", "rank 0 on n0: ganged")), told
     assert not any(lives(s.pid or 0) for s in first)
     assert {s.pid for s in second}.isdisjoint({s.pid for s in first})
 

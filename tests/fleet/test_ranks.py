@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 from django.utils import timezone
@@ -42,6 +44,25 @@ def test_the_worst_rank_decides() -> None:
         assert of(left, failed, state=State.BACKOFF) is None, "all of it is ended before it is tried again"
 
 
+def test_the_rank_that_died_first_is_blamed_whoever_is_heard_first() -> None:
+    missed = Rank(S.FAILED, 1, "RuntimeError: rank 1 left", "n1", 100.4)
+    cause = Rank(S.FAILED, 1, "CUDA out of memory", "n2", 100.1)
+    words = "rank 1 on n2: CUDA out of memory"
+    assert of(missed, cause) == (State.BACKOFF, words)
+    seen = Seen(State.BACKOFF, 1, 2, reason="rank 0 on n1: RuntimeError: rank 1 left", next_try_at=130.0)
+    corrected = observed(seen, (missed, cause), SETTINGS, 101.0)
+    assert corrected is not None
+    assert (corrected.state, corrected.reason, corrected.failures, corrected.next_try_at) == (
+        State.BACKOFF, words, 2, 130.0
+    )  # fmt: skip
+    cleared = Rank(None, 1, missed.reason, "n1", missed.since)
+    assert observed(seen, (cleared, cause), SETTINGS, 101.0) == corrected, (
+        "also when the first is not reported any more"
+    )
+    later = Rank(S.FAILED, 1, "killed", "n2", 100.9)
+    assert observed(seen, (missed, later), SETTINGS, 101.0) is None
+
+
 def placed() -> models.Replica:
     """A replica on n1 and n2 that serves, as rows."""
     rows.link_is_up()
@@ -74,11 +95,15 @@ def test_one_rank_dead_ends_the_others_and_all_begin_anew() -> None:
     replica.refresh_from_db()
     assert replica.state == State.READY
     before = models.Node.objects.get(node_id="n1").generation
-    tell("n2", rows.seen(two, S.FAILED, reason="it was ended by SIGKILL"))
+    died = time.time()
+    tell("n2", rows.seen(two, S.FAILED, reason="it was ended by SIGKILL", since=died))
     replica.refresh_from_db()
     assert (replica.state, replica.reason) == (State.BACKOFF, "rank 1 on n2: it was ended by SIGKILL")
     assert models.Node.objects.get(node_id="n1").generation > before, "its node hears of it"
     assert rows.told("n1") == rows.told("n2") == (), "neither the dead rank nor the other is wanted"
+    tell("n1", rows.seen(one, S.FAILED, reason="RuntimeError: rank 1 left", since=died + 1))
+    replica.refresh_from_db()
+    assert replica.reason == "rank 1 on n2: it was ended by SIGKILL"
     tell("n1", rows.seen(one, S.STOPPING))
     tell("n1")
     tell("n2")
