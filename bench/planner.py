@@ -111,6 +111,7 @@ def measured(nodes: int, profiled: bool, *, afresh: bool) -> Row:
     world, wanted = load_world(time.time()), load_wanted()
     fresh = placed_afresh(world, wanted) if afresh else float("nan")
     crowded()
+    beats(0)
     settle()
     one()
     if profiled:
@@ -325,7 +326,13 @@ def crowded() -> None:
 
 
 def heard(turn: int, one: Callable[[], float]) -> float:
-    """A pass after what comes in between two: a heartbeat of each node, and some reports."""
+    """A pass after what comes in between two."""
+    beats(turn)
+    return one()
+
+
+def beats(turn: int) -> None:
+    """A heartbeat of each node, and some reports."""
     from django.db.models import F
 
     from fleet import models
@@ -336,7 +343,6 @@ def heard(turn: int, one: Callable[[], float]) -> float:
         node.facts["gpus"][0]["temperature_c"] += 1
         node.reported_at = now
         node.save(update_fields=["facts", "reported_at"])
-    return one()
 
 
 def _profile(one: Callable[[], float]) -> None:
