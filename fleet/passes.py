@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from django.db import transaction
 
-from fleet import apply, events, keeping, nudges, scaling
+from fleet import apply, events, keeping, nudges, scaling, spans
 from fleet.actions import asking, learning
 from fleet.core import reconcile
 from fleet.selectors.world import load_wanted, load_world
@@ -70,8 +70,12 @@ def _attempt() -> tuple[int, frozenset[str]]:
     world = load_world(now)
     asking.asked(world.demand)
     wanted = load_wanted()
+    loaded = time.time()
     plan = reconcile.plan(replace(world, targets=scaling.targets(world, wanted, now)), wanted, now)
+    planned = time.time()
     held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
     if held is None:
         raise apply.Stale("another plans now")
-    return len(plan.steps), apply.commit(plan, version=world.version, held=held, now=now)
+    touched = apply.commit(plan, version=world.version, held=held, now=now)
+    spans.passed(plan.steps, spans.Times(now, loaded, planned, time.time()))
+    return len(plan.steps), touched

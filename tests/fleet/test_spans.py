@@ -1,4 +1,4 @@
-"""A replica's start and stop in traces: the control plane's own spans, where the nodes' hang."""
+"""The reconciler's passes and a replica's start and stop in traces: the control plane's own spans."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_a_start_that_failed_one_that_served_and_a_stop(collected: Collector) ->
     sender = spans._sender()
     assert sender is not None
     sender.close()
-    found = collected.wait_for(2)
+    told = collected.wait_for(10)
+    found = [s for s in told if s.name.startswith("replica ")]
     first, second = found[:2]
     assert [(s.name, s.status.message) for s in (first, second)] == [
         ("replica start", "start_failed"),
@@ -58,3 +59,31 @@ def test_a_start_that_failed_one_that_served_and_a_stop(collected: Collector) ->
         assert attributes(span)["llmgw.model"] == "tiny"
     assert [s.name for s in found[2:]] == ["replica stop"]
     assert b"CUDA" not in collected.raw, "codes, never sentences"
+
+
+def test_a_pass_that_changes_something_tells_its_parts_and_its_steps(collected: Collector) -> None:
+    rows.link_is_up()
+    rows.joined()
+    rows.tiny()
+    assert passes.run().steps == 1
+    assert passes.run().steps == 0
+    sender = spans._sender()
+    assert sender is not None
+    sender.close()
+    found = {s.name: s for s in collected.wait_for(5)}
+    assert set(found) == {"reconcile", "load world", "plan", "commit", "place"}, "one that finds nothing to do is none"
+    assert len({s.trace_id for s in found.values()}) == 1
+    whole = found["reconcile"]
+    assert attributes(whole)["llmgw.steps"] == 1
+    for part in ("load world", "plan", "commit"):
+        assert found[part].parent_span_id == whole.span_id
+        assert whole.start_time_unix_nano <= found[part].start_time_unix_nano
+        assert found[part].end_time_unix_nano <= whole.end_time_unix_nano
+    place = found["place"]
+    assert place.parent_span_id == found["commit"].span_id
+    assert attributes(place) == {
+        "llmgw.model": "tiny",
+        "llmgw.profile": "cpu",
+        "llmgw.node": "n1",
+        "llmgw.nodes": 1,
+    }
