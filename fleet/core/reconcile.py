@@ -186,7 +186,7 @@ class _Pass:
         for replica in [r for r in old if r.state is not _SERVING]:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
-        mine = [r for r in self.world.replicas if r.model == name]
+        mine = [r for r in self.world.replicas if r.model == name and r.shards]
         if rolling.in_place(wanted, mine):
             self._replace_in_place(wanted, mine, fresh, old, count - adopted)
             return

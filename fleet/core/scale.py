@@ -38,7 +38,9 @@ class Count:
 def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[str, Count]:
     """Of every model, by name."""
     zone = known(world.time_zone)
-    running = {r.model for r in world.replicas if r.state in _RUNS} | {s.model for s in world.strays if not s.dismissed}
+    running = {r.model for r in world.replicas if r.state in _RUNS and r.shards} | {
+        s.model for s in world.strays if not s.dismissed
+    }
     return {
         w.name: count(
             w,
