@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent import starter
 from agent.node.weights import Progress, Weights
 from agent.wire.shard import Source
 
 _STEP_S = 0.5
+_HEADER = struct.pack("<4sIQQ", b"GGUF", 3, 0, 0)
+"""Version 3, no tensors, no metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,13 @@ class PretendedWeights(Weights):
                 await asyncio.sleep(min(_STEP_S, takes_s - slept))
                 slept += _STEP_S
             self.here.add(source.url)
-        # Any GGUF file does where the agent looks into it; of a folder without a config nothing is known.
-        return starter.path("tiny") if source.url.split("@")[0].endswith(".gguf") else self.folder
+        # Of a folder without a config, and of a file that is a header alone, nothing is known.
+        if not source.url.split("@")[0].endswith(".gguf"):
+            return self.folder
+        file = self.folder / "pretended.gguf"
+        if not file.exists():
+            file.write_bytes(_HEADER)
+        return file
 
     def whole(self) -> tuple[str, ...]:
         return tuple(sorted(self.here))

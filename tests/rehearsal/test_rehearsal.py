@@ -56,9 +56,8 @@ DAY = {
     "faults": [
         {"do": "crash", "model": "small"},
         {"do": "agents_restart", "share": 0.5},
-        {"do": "lie_shard", "count": 1, "for": "1s"},
-        {"do": "cut", "count": 4, "for": "1s"},
-        {"do": "node_loss", "count": 1, "for": "1s"},
+        {"do": "lie_shard", "count": 1, "for": "500ms"},
+        {"do": "node_loss", "count": 1, "for": "500ms"},
         {"do": "redis_restart"},
     ],
 }

@@ -269,4 +269,6 @@ def _show(told: dict[str, Any]) -> None:
     requests = told["requests"]
     if requests["answered"] or requests["failed"]:
         print(f"\n{requests['answered']} requests answered, {requests['failed']} not; usage rows: one each", end="")
+        for why, count in requests["failures"].items():
+            print(f"\n  {count} × {why}", end="")
     print(f"\n{'everything held' if told['held'] else 'NOT everything held'}")
