@@ -54,6 +54,8 @@ GROUPS = (
         (
             Page("nodes", _("Nodes"), "server", "nodes"),
             Page("gpus", _("GPU map"), "grid", "gpus"),
+            Page("fabrics", _("Fabrics and NVLink"), "links", "fabrics"),
+            Page("facility", _("Facility"), "racks", "facility"),
         ),
     ),
     Group(

@@ -10,10 +10,13 @@ from django.db.models import Count, Q
 from django.template.loader import render_to_string
 from django.utils import timezone, translation
 
+from fleet.core import devices
+from fleet.selectors import machines
+from fleet.selectors.machines import Machines
 from gateway.models import Usage
-from llmgw.portal import fleet, traffic
+from llmgw.portal import capacity, fleet, traffic
 
-PARTS = ("figures", "waiting", "models", "nodes", "replicas", "requests")
+PARTS = ("figures", "waiting", "capacity", "models", "nodes", "replicas", "requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Overview:
     now: traffic.Now
     hour: dict[str, int]
     requests: list[Usage]
+    machines: Machines
 
 
 def load() -> Overview:
@@ -30,7 +34,7 @@ def load() -> Overview:
     hour = Usage.objects.filter(at__gte=since).aggregate(
         requests=Count("pk"), failed=Count("pk", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
     )
-    return Overview(fleet.load(), traffic.now(), hour, list(Usage.objects.all()[:8]))
+    return Overview(fleet.load(), traffic.now(), hour, list(Usage.objects.all()[:8]), machines.look())
 
 
 def context(overview: Overview, *, live: bool) -> dict[str, Any]:
@@ -43,6 +47,9 @@ def context(overview: Overview, *, live: bool) -> dict[str, Any]:
         "hour": overview.hour,
         "requests": overview.requests,
         "models": [(m, by_model.get(m["name"])) for m in overview.fleet.models],
+        "classes": capacity.classes(overview.machines),
+        "spreads": devices.spread(overview.machines.fabrics, overview.machines.devices),
+        "idle": capacity.idle(overview.machines, overview.now.models, overview.fleet.models),
         "parts": PARTS,
     }
 

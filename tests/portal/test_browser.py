@@ -301,6 +301,8 @@ EVERY_PAGE = [
     "/admin/gpus",
     "/admin/gpus?mode=busy",
     "/admin/gpus?view=table",
+    "/admin/fabrics",
+    "/admin/facility",
     "/admin/models",
     "/admin/models/tiny",
     "/admin/models/qwen2.5-72b",
@@ -333,7 +335,7 @@ WORDS_OF_A_PAGE = """() => {
 }"""
 THE_SAME = re.compile(
     r"Model|curl|Python|UTC|chat, completions|404 · llmgw"
-    r"|[\d/ ]+(?:ms|GiB)(?: / \d+ GiB)?"
+    r"|[\d/ ]+(?:ms|GiB|Gb/s)(?: / \d+ GiB)?"
     r"|(?:node-\d|tiny|qwen2\.5-72b|r-\d{10}|req_\d{26})(?: · llmgw)?"
     r"|Ada|ada@example\.com|İstanbul Lab(?:/research(?:/assistants)?)?"
     r"|CSV|JSON|x-session-id|feature=search|llmgw_Ab3dEf"
@@ -374,6 +376,8 @@ LOOKS = [("light", 1280), ("dark", 390)]
         ("/admin/nodes/node-2", False),
         ("/admin/gpus", False),
         ("/admin/gpus?mode=busy", False),
+        ("/admin/fabrics", False),
+        ("/admin/facility", False),
         ("/admin/replicas/r-0000000005", False),
         ("/admin/requests?tag=feature", False),
         ("/admin/requests/req_" + "0" * 26, False),

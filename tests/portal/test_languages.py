@@ -37,6 +37,7 @@ def test_what_a_page_says_is_marked_for_translation() -> None:
         "NUMA",
         "InfiniBand",
         "RoCE",
+        "Ethernet",
         "Gb/s",
         "·",
         "/",

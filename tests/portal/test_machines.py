@@ -19,7 +19,7 @@ from llmgw.cluster import leases
 from llmgw.portal import gpumap
 from tests.portal import machines, seed
 
-PAGES = ["/admin/gpus", "/admin/gpus?mode=busy", "/admin/gpus?mode=memory", "/admin/gpus?mode=draw", "/admin/gpus?view=table"]  # fmt: skip # noqa: E501
+PAGES = ["/admin/gpus", "/admin/gpus?mode=busy", "/admin/gpus?mode=memory", "/admin/gpus?mode=draw", "/admin/gpus?view=table", "/admin/fabrics", "/admin/facility", "/admin/"]  # fmt: skip # noqa: E501
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def _queries(client: Client, address: str) -> int:
 def test_queries_do_not_grow_with_the_machines(admin: Client, address: str) -> None:
     before = _queries(admin, address)
     machines.hall()
-    assert _queries(admin, address) <= min(before, 15)
+    assert _queries(admin, address) <= min(before, 34)
 
 
 def test_a_thousand_cards_are_a_light_page(admin: Client, client_of_redis: redis.Redis) -> None:
@@ -138,3 +138,42 @@ def test_the_live_part_is_what_the_page_shows(hall: Client, seeded: seed.Seeded)
     page = _page(hall, "/admin/gpus?mode=busy")
     for part, inner in gpumap.render(selectors.look(), "en", "busy").items():
         assert f'<div id="{part}">{inner}</div>' in page
+
+
+def test_a_domain_is_a_rack_with_holes_where_nodes_dropped_out(hall: Client) -> None:
+    page = _page(hall, "/admin/fabrics")
+    assert page.count('class="hole"') == 2
+    assert "2 dropped out" in page
+    assert "have not joined its NVLink domain" in page
+    assert "nvidia-imex does not run" in page
+    assert "are named ib-a" in page, "two fabrics under one name"
+    assert "RoCE" in page
+
+
+def test_the_cluster_page_says_what_there_is_and_what_it_does(hall: Client) -> None:
+    page = _page(hall, "/admin/")
+    row = re.search(r"<tr><th[^>]*><a[^>]*><bdi>gb200-184g</bdi>(.*?)</tr>", page, re.S)
+    assert row is not None
+    assert re.findall(r'<td class="n">(\d+)</td>', row[1]) == ["48", "23", "1", "72"]
+    assert "Which models are idle is not known" in page, "no gateway runs here"
+
+
+def test_a_rack_is_held_capped_and_released(hall: Client) -> None:
+    def post(**said: str) -> str:
+        answer = hall.post("/admin/facility/change", {"kind": "rack", "name": "r12-07", **said}, follow=True)
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    assert "Nothing new is placed in r12-07" in post(what="hold")
+    assert ">held<" in _page(hall, "/admin/facility")
+    assert "r12-07 takes replicas again" in post(what="release")
+    assert "The cap of r12-07 is changed" in post(what="cap", kw="120,5")
+    assert 'max="120500"' in _page(hall, "/admin/facility")
+    answer = hall.post("/admin/facility/change", {"kind": "rack", "name": "r12-07", "what": "cap", "kw": "much"})
+    assert answer.status_code == 422 or "kilowatts" in answer.content.decode()
+
+
+def test_a_node_says_where_it_stands_and_what_it_reaches(hall: Client) -> None:
+    page = _page(hall, "/admin/nodes/ib-01")
+    assert "sto1/r14/r14-01" in page
+    assert "infiniband" in page

@@ -87,8 +87,14 @@ def nodes(request: HttpRequest) -> HttpResponse:
 def one(request: HttpRequest, node: str) -> HttpResponse:
     issued = Certificate.objects.filter(common_name=node)[:20]
     found = selectors.node(node)
-    cards = node_cards.rows([d for d in machines.look().devices if d.node == node])
-    context = {"node": found, "cards": cards, "certificates": [(c, _state(c)) for c in issued]}
+    seen = machines.look()
+    context = {
+        "node": found,
+        "cards": node_cards.rows([d for d in seen.devices if d.node == node]),
+        "islands": seen.fabrics.of_node(node),
+        "place": found["location"],
+        "certificates": [(c, _state(c)) for c in issued],
+    }
     return render(request, "portal/nodes/one.html", context)
 
 
