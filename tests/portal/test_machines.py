@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from fleet.selectors import machines as selectors
 from llmgw import node_figures
@@ -177,3 +178,25 @@ def test_a_node_says_where_it_stands_and_what_it_reaches(hall: Client) -> None:
     page = _page(hall, "/admin/nodes/ib-01")
     assert "sto1/r14/r14-01" in page
     assert "infiniband" in page
+
+
+def test_a_nodes_cards_are_drawn_by_where_they_hang(hall: Client) -> None:
+    from fleet.models import Node
+
+    page = _page(hall, "/admin/nodes/ib-04")
+    assert "An NVSwitch joins all cards." in page
+    assert "mlx5_5:1 ×" in page, "a port that is down"
+    node = Node.objects.get(node_id="roce-01")
+    node.facts["gpus"][0] |= {"nvlinks": [{"peer": 1, "links": 4}]}
+    node.facts["gpus"][1] |= {"nvlinks": [{"peer": 0, "links": 4}]}
+    node.reported_at = timezone.now()
+    node.save()
+    page = _page(hall, "/admin/nodes/roce-01")
+    assert "NVLinks between cards" in page
+
+
+def test_a_replica_over_several_nodes_tells_each_rank(hall: Client) -> None:
+    page = _page(hall, "/admin/replicas/r-fa00000001")
+    for node in ("nvl-01", "nvl-02", "nvl-03", "nvl-04"):
+        assert f"<bdi>{node}</bdi>" in page
+    assert "88.5 s" in page

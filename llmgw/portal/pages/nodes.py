@@ -91,6 +91,10 @@ def one(request: HttpRequest, node: str) -> HttpResponse:
     context = {
         "node": found,
         "cards": node_cards.rows([d for d in seen.devices if d.node == node]),
+        "picture": node_cards.picture(
+            [d for d in seen.devices if d.node == node],
+            next((n.facts.rdma_ports or () for n in seen.nodes if n.id == node), ()),
+        ),
         "islands": seen.fabrics.of_node(node),
         "place": found["location"],
         "certificates": [(c, _state(c)) for c in issued],
