@@ -14,6 +14,7 @@ from fleet.models import (
     Claim,
     JoinCode,
     LastAsked,
+    Learned,
     Node,
     Replica,
     ReplicaEvent,
@@ -151,3 +152,10 @@ class LastAskedAdmin(ReadOnly):
 class AskedHourAdmin(ReadOnly):
     list_display = ("hour", "model")
     list_filter = ("model",)
+
+
+@admin.register(Learned)
+class LearnedAdmin(ReadOnly):
+    list_display = ("weights", "engine", "gpu_class", "gpus", "kind", "n", "mean", "spread")
+    list_filter = ("kind", "engine")
+    search_fields = ("weights",)

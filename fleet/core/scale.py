@@ -11,6 +11,7 @@ from datetime import UTC, tzinfo
 
 from agent.wire.reason import Reason
 from fleet.core import schedule
+from fleet.core.adoption import adopt
 from fleet.core.demand import wants
 from fleet.core.replica import State
 from fleet.core.schedule import Bounds
@@ -38,8 +39,11 @@ class Count:
 def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[str, Count]:
     """Of every model, by name."""
     zone = known(world.time_zone)
+    by_name = {w.name: w for w in wanted}
     running = {r.model for r in world.replicas if r.state in _RUNS and r.shards} | {
-        s.model for s in world.strays if not s.dismissed
+        s.model  # it will be a replica's; any other is about to be ended
+        for s in world.strays
+        if not s.dismissed and s.model in by_name and adopt(s, by_name[s.model]) is not None
     }
     return {
         w.name: count(

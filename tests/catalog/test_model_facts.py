@@ -81,7 +81,7 @@ TINY = (Path(starter.__file__).parent / "tiny.gguf").read_bytes()
 
 
 def test_a_gguf_file() -> None:
-    assert model_facts.of_gguf(TINY) == ModelFacts(4, 4, 3, None, 2048, len(TINY), "llama")
+    assert model_facts.of_gguf(TINY) == ModelFacts(4, 4, 3, None, 2048, len(TINY), "llama", 1536)
 
 
 @given(st.integers(0, 6000), st.binary(max_size=64))
