@@ -22,7 +22,7 @@ from prometheus_client import exposition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from llmgw import machine, metrics, node_figures
+from llmgw import machine, metrics, node_figures, series
 
 log = logging.getLogger(__name__)
 DEAD_S = 15.0
@@ -101,7 +101,7 @@ class Figures:
 
     def _fold(self, name: bytes, data: bytes, state: metrics.State, dead: metrics.State | None) -> metrics.State:
         state.gauges = []
-        state.counters = [c for c in state.counters if c[0] not in metrics.PASSING]
+        state.counters = [c for c in state.counters if c[0] not in series.PASSING]
         folded = metrics.merge([s for s in (dead, state) if s is not None])
         self._client.eval(_FOLD, 2, name, metrics.DEAD, data, metrics.encode(folded))
         return folded
@@ -122,13 +122,13 @@ class Exposition(Collector):
 
     def collect(self) -> Iterable[Metric]:
         found = self._figures.read(time.monotonic())
-        reached = GaugeMetricFamily(metrics.REDIS_UP.name, metrics.REDIS_UP.help)
+        reached = GaugeMetricFamily(series.REDIS_UP.name, series.REDIS_UP.help)
         reached.add_metric([], 0.0 if found is None else 1.0)
         yield reached
         if found is None:
             return
         merged, up = found
-        running = GaugeMetricFamily(metrics.UP.name, metrics.UP.help, labels=metrics.UP.labels)
+        running = GaugeMetricFamily(series.UP.name, series.UP.help, labels=series.UP.labels)
         for component, count in sorted(up.items()):
             running.add_metric([component], count)
         yield running
@@ -145,7 +145,7 @@ def _families(state: metrics.State) -> Iterator[Metric]:
             family.add_metric(labels, value)
     for name, labels, values in state.histograms:
         family = _family(families, name, labels)
-        metric = metrics.BY_NAME.get(name)
+        metric = series.BY_NAME.get(name)
         if family is None or metric is None or len(values) != len(metric.buckets) + 2:
             continue  # of a version with other buckets
         total, buckets = 0.0, []
@@ -158,7 +158,7 @@ def _families(state: metrics.State) -> Iterator[Metric]:
 
 def _family(families: dict[str, Any], name: str, labels: list[str]) -> Any:
     """None for what this version does not know."""
-    metric = metrics.BY_NAME.get(name)
+    metric = series.BY_NAME.get(name)
     if metric is None or len(labels) != len(metric.labels):
         return None
     if name not in families:

@@ -11,7 +11,7 @@ import redis
 from bench import processes
 from bench.edge import Edge
 from gateway.core.record import Intent, Settlement, decode
-from llmgw import metrics
+from llmgw import metrics, series
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Watch:
         for key in self._redis.scan_iter(metrics.PREFIX + "edge-*"):
             said: Any = self._redis.get(key)
             for name, _, value in metrics.decode(said).gauges if said else ():
-                tasks += int(value) if name == metrics.EDGE_TASKS.name else 0
-                in_flight += int(value) if name == metrics.IN_FLIGHT.name else 0
+                tasks += int(value) if name == series.EDGE_TASKS.name else 0
+                in_flight += int(value) if name == series.IN_FLIGHT.name else 0
         return tasks, in_flight
 
     def _ship(self) -> None:

@@ -14,7 +14,7 @@ from gateway.control import bulk, partitions, retention, rollups
 from gateway.control.journal import Journal, journals, only_shipper
 from gateway.core.record import Intent, Settlement
 from gateway.models import Usage
-from llmgw import metrics
+from llmgw import metrics, series
 from tenancy.models import Key
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def _ship(journal: Journal) -> int:
         journal.commit()
         shipped += len(rows)
         more = batch.more
-    metrics.PROCESS.add(metrics.INGESTED, amount=shipped)
+    metrics.PROCESS.add(series.INGESTED, amount=shipped)
     return shipped
 
 

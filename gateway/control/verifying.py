@@ -21,7 +21,7 @@ from gateway.control import ledger, parts, repricing, rollups
 from gateway.control.ingesting import ingest
 from gateway.control.redis import client
 from gateway.models import UsageCorrection, UsageHour
-from llmgw import metrics
+from llmgw import metrics, series
 from llmgw.money import written
 
 MARK = "llmgw:usage:mark"
@@ -179,7 +179,7 @@ def _edges() -> dict[str, int]:
     total = dict.fromkeys(_TOKENS, 0)
     for state in states:
         for name, labels, value in state.counters:
-            if name == metrics.TOKENS.name and labels[1] in total:
+            if name == series.TOKENS.name and labels[1] in total:
                 total[labels[1]] += int(value)
     return total
 

@@ -14,7 +14,7 @@ from gateway.core.snapshot import Scope
 from gateway.core.usage import Usage
 from gateway.edge.external import STANDINGS
 from gateway.edge.replicas import Replica
-from llmgw import metrics
+from llmgw import metrics, series
 from llmgw.price import NANO
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Alike:
 
     def __init__(self, figures: metrics.Figures, model: str, endpoint: str, outcome: str, scope: Scope | None) -> None:
         self._figures, self._labels, self.scope = figures, (model, endpoint, outcome), scope
-        self._seconds = figures.series(metrics.REQUEST_SECONDS, (model, endpoint))
+        self._seconds = figures.series(series.REQUEST_SECONDS, (model, endpoint))
         self.requests = self.prompt = self.completion = self.cached = self.cost = 0
 
     def ended(self, duration_s: float, counts: Usage, cost: int | None, ttft_s: float | None) -> None:
@@ -42,38 +42,38 @@ class Alike:
         self.cost += cost or 0
         seconds = self._seconds
         seconds[0] += duration_s
-        seconds[1 + bisect_left(metrics.REQUEST_SECONDS.buckets, duration_s)] += 1
+        seconds[1 + bisect_left(series.REQUEST_SECONDS.buckets, duration_s)] += 1
         if ttft_s is not None:
             self._streamed(duration_s, counts.completion, ttft_s)
 
     def _streamed(self, duration_s: float, completion: int | None, ttft_s: float) -> None:
         model, _, outcome = self._labels
         figures, project = self._figures, self.scope.project if self.scope is not None else ""
-        figures.observe(metrics.TTFT, ttft_s, (model,))
+        figures.observe(series.TTFT, ttft_s, (model,))
         if outcome == "ok" and completion is not None and completion > 1:
             each_s = max(1e-9, (duration_s - ttft_s) / (completion - 1))
-            figures.observe(metrics.TPOT, each_s, (model,))
-            figures.observe(metrics.OUTPUT_RATE, 1.0 / each_s, (model,))
+            figures.observe(series.TPOT, each_s, (model,))
+            figures.observe(series.OUTPUT_RATE, 1.0 / each_s, (model,))
             if project:
-                figures.observe(metrics.TENANT_TPOT, each_s, (project,))
-                figures.observe(metrics.TENANT_OUTPUT_RATE, 1.0 / each_s, (project,))
+                figures.observe(series.TENANT_TPOT, each_s, (project,))
+                figures.observe(series.TENANT_OUTPUT_RATE, 1.0 / each_s, (project,))
 
     def fold(self, figures: metrics.Figures) -> None:
         model, _, outcome = self._labels
-        figures.add(metrics.REQUESTS, self._labels, self.requests)
+        figures.add(series.REQUESTS, self._labels, self.requests)
         counts = ("prompt", self.prompt), ("completion", self.completion), ("cached", self.cached)
         for kind, count in counts:
             if count:
-                figures.add(metrics.TOKENS, (model, kind), count)
+                figures.add(series.TOKENS, (model, kind), count)
         if self.scope is None:
             return
         whose = (self.scope.organisation, self.scope.team, self.scope.project)
-        figures.add(metrics.TENANT_REQUESTS, (*whose, outcome), self.requests)
+        figures.add(series.TENANT_REQUESTS, (*whose, outcome), self.requests)
         for kind, count in counts:
             if count:
-                figures.add(metrics.TENANT_TOKENS, (*whose, kind), count)
+                figures.add(series.TENANT_TOKENS, (*whose, kind), count)
         if self.cost:
-            figures.add(metrics.TENANT_COST, whose, self.cost / NANO)
+            figures.add(series.TENANT_COST, whose, self.cost / NANO)
 
 
 class EdgeFigures:
@@ -87,37 +87,37 @@ class EdgeFigures:
         """Since the last fold; each holds its scope, so that no other has the same id meanwhile."""
 
     def retried(self, model: str) -> None:
-        self.figures.add(metrics.RETRIES, (model,))
+        self.figures.add(series.RETRIES, (model,))
 
     def routed(self, model: str, reason: str) -> None:
-        self.figures.add(metrics.ROUTES, (model, reason))
+        self.figures.add(series.ROUTES, (model, reason))
 
     def queued(self, model: str, band: str, waited_s: float) -> None:
-        self.figures.observe(metrics.QUEUE_SECONDS, waited_s, (model, band))
+        self.figures.observe(series.QUEUE_SECONDS, waited_s, (model, band))
 
     def not_let_in(self, model: str, band: str, reason: str) -> None:
-        self.figures.add(metrics.QUEUE_REFUSED, (model, band, reason))
+        self.figures.add(series.QUEUE_REFUSED, (model, band, reason))
 
     def attempted(self, replica: Replica, failure: Failure | None) -> None:
         result = failure.kind.value if failure is not None else "answered"
-        self.figures.add(metrics.ATTEMPTS, (replica.endpoint.model, replica.name, result))
+        self.figures.add(series.ATTEMPTS, (replica.endpoint.model, replica.name, result))
 
     def opened(self, replica: Replica) -> None:
-        self.figures.add(metrics.BREAKER_OPENED, (replica.endpoint.model, replica.name))
+        self.figures.add(series.BREAKER_OPENED, (replica.endpoint.model, replica.name))
 
     def reused(self, model: str, result: str) -> None:
         """A request of a project that reuses answers is over."""
-        self.figures.add(metrics.CACHE_REQUESTS, (model, result))
+        self.figures.add(series.CACHE_REQUESTS, (model, result))
 
     def saved(self, project: str, model: str, found: Saving, hit: bool) -> None:
         if hit:
-            self.figures.add(metrics.CACHE_SAVED_TOKENS, (project, model), found.tokens)
+            self.figures.add(series.CACHE_SAVED_TOKENS, (project, model), found.tokens)
         if found.cost:
-            metric = metrics.CACHE_SAVED_COST if hit else metrics.PREFIX_SAVED_COST
+            metric = series.CACHE_SAVED_COST if hit else series.PREFIX_SAVED_COST
             self.figures.add(metric, (project, model), found.cost / NANO)
 
     def fell_back(self, asked: str, served: str, reason: str) -> None:
-        self.figures.add(metrics.FALLBACKS, (asked, served, reason))
+        self.figures.add(series.FALLBACKS, (asked, served, reason))
 
     def alike(self, model: str, endpoint: str, outcome: str, scope: Scope | None) -> Alike:
         """Where a request that is over is counted. `scope` None: nobody's, for its key was wrong."""
@@ -145,19 +145,19 @@ class EdgeFigures:
                     known.add(value)
                 else:
                     value = "other"
-            self.figures.add(metrics.TAGGED_REQUESTS, (tag, value, outcome))
+            self.figures.add(series.TAGGED_REQUESTS, (tag, value, outcome))
             for direction, count in (("prompt", counts.prompt), ("completion", counts.completion)):
                 if count:
-                    self.figures.add(metrics.TAGGED_TOKENS, (tag, value, direction), count)
+                    self.figures.add(series.TAGGED_TOKENS, (tag, value, direction), count)
 
     def gauge(self, edge: Edge) -> None:
         """Once a second: what is true now."""
         self.fold()
         put = self.figures.put
         for model, live in edge.live.models.items():
-            put(metrics.IN_FLIGHT, live.in_flight, (model,))
-        put(metrics.EDGE_TASKS, len(asyncio.all_tasks(edge.loop)))
-        for metric in (metrics.BREAKERS, metrics.ENGINE_RUNNING, metrics.ENGINE_WAITING, metrics.ENGINE_KV):
+            put(series.IN_FLIGHT, live.in_flight, (model,))
+        put(series.EDGE_TASKS, len(asyncio.all_tasks(edge.loop)))
+        for metric in (series.BREAKERS, series.ENGINE_RUNNING, series.ENGINE_WAITING, series.ENGINE_KV):
             self.figures.clear(metric)
         now = edge.loop.time()
         known = frozenset(replica.name for replica in edge.fleet)
@@ -169,48 +169,48 @@ class EdgeFigures:
             name = replica.endpoint.model
             broken[name] = broken.get(name, 0) + (not replica.breaker.allows(now))
             said = replica.gauges
-            put(metrics.ENGINE_RUNNING, said.running, (name, replica.name))
-            put(metrics.ENGINE_WAITING, said.waiting, (name, replica.name))
-            put(metrics.ENGINE_KV, said.kv_usage, (name, replica.name))
+            put(series.ENGINE_RUNNING, said.running, (name, replica.name))
+            put(series.ENGINE_WAITING, said.waiting, (name, replica.name))
+            put(series.ENGINE_KV, said.kv_usage, (name, replica.name))
         for name, count in broken.items():
-            put(metrics.BREAKERS, count, (name,))
+            put(series.BREAKERS, count, (name,))
         self._queues(edge, now)
-        self.figures.clear(metrics.EXTERNAL_KEYS)
+        self.figures.clear(series.EXTERNAL_KEYS)
         for model, keys in edge.externals.report(time.monotonic()).items():
             states = dict.fromkeys(STANDINGS.values(), 0)
             for key in keys:
                 states[STANDINGS[key["code"]]] += 1
             for state, count in states.items():
-                put(metrics.EXTERNAL_KEYS, count, (model, state))
+                put(series.EXTERNAL_KEYS, count, (model, state))
         snapshot = edge.snapshots.current
         for part in ("tenancy", "catalog", "endpoints", "policies"):
             version = getattr(snapshot, part).version
-            put(metrics.SNAPSHOT_VERSION, version or None, (part,))
+            put(series.SNAPSHOT_VERSION, version or None, (part,))
         reached = edge.snapshots.reached_at
-        put(metrics.SNAPSHOT_AGE, None if reached is None else max(0.0, now - reached))
-        put(metrics.CACHE_BYTES, edge.answers.store.bytes)
-        put(metrics.CACHE_ENTRIES, len(edge.answers.store))
-        put(metrics.LEDGER_HELD, len(edge.ledger.live))
-        put(metrics.LEDGER_AWAY, 1.0 if edge.ledger.away_since is not None else 0.0)
+        put(series.SNAPSHOT_AGE, None if reached is None else max(0.0, now - reached))
+        put(series.CACHE_BYTES, edge.answers.store.bytes)
+        put(series.CACHE_ENTRIES, len(edge.answers.store))
+        put(series.LEDGER_HELD, len(edge.ledger.live))
+        put(series.LEDGER_AWAY, 1.0 if edge.ledger.away_since is not None else 0.0)
         edge.keeper.count(self.figures)
-        put(metrics.SPOOL_WAITING, edge.spool.waiting)
-        put(metrics.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)
+        put(series.SPOOL_WAITING, edge.spool.waiting)
+        put(series.SPOOL_FAILING, 1.0 if edge.spool.failing else 0.0)
 
     def _queues(self, edge: Edge, now: float) -> None:
         put = self.figures.put
-        for metric in (metrics.QUEUE_WAITING, metrics.SATURATION, metrics.SLO, metrics.SLO_P99):
+        for metric in (series.QUEUE_WAITING, series.SATURATION, series.SLO, series.SLO_P99):
             self.figures.clear(metric)
         for name, live in edge.live.models.items():
             live.waiting = edge.doors.waiting(name)
         for name, door in edge.doors.by_model.items():
             for rank, band in enumerate(bands.BANDS):
-                put(metrics.QUEUE_WAITING, door.line.bands[rank].waiting, (name, band))
+                put(series.QUEUE_WAITING, door.line.bands[rank].waiting, (name, band))
             room = door.room(now)
-            put(metrics.SATURATION, room.saturation() if room is not None else None, (name,))
+            put(series.SATURATION, room.saturation() if room is not None else None, (name,))
             if door.slo is not None:
-                put(metrics.SLO_P99, door.promise.ttft_p99_s, (name, "ttft"))
-                put(metrics.SLO_P99, door.promise.tpot_p99_s, (name, "tpot"))
+                put(series.SLO_P99, door.promise.ttft_p99_s, (name, "ttft"))
+                put(series.SLO_P99, door.promise.tpot_p99_s, (name, "tpot"))
         for name, entry in edge.snapshots.current.catalog.models.items():
             if entry.slo is not None:
-                put(metrics.SLO, entry.slo.ttft_p99_s, (name, "ttft"))
-                put(metrics.SLO, entry.slo.tpot_p99_s, (name, "tpot"))
+                put(series.SLO, entry.slo.ttft_p99_s, (name, "ttft"))
+                put(series.SLO, entry.slo.tpot_p99_s, (name, "tpot"))

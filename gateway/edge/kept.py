@@ -19,7 +19,7 @@ from gateway.core import kept
 from gateway.core.errors import GatewayError
 from gateway.core.kept import Kept
 from gateway.edge.client import Client, Headers
-from llmgw import metrics
+from llmgw import metrics, series
 
 if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
@@ -141,7 +141,7 @@ class Keeper:
         """Once a second, in the edge's own thread."""
         for why, number in list(self.dropped.items()):
             if number > self._told[why]:
-                figures.add(metrics.KEPT_DROPPED, (why,), number - self._told[why])
+                figures.add(series.KEPT_DROPPED, (why,), number - self._told[why])
                 self._told[why] = number
 
     def close(self) -> None:

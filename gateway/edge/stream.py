@@ -18,7 +18,7 @@ from gateway.core.retry import Failure, Kind
 from gateway.core.sieve import DONE, GARBAGE, Broken, Sieve, reported
 from gateway.edge.upstream import UpstreamError
 from gateway.edge.waits import Waits, open_stream
-from llmgw import metrics
+from llmgw import series
 
 if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
@@ -56,7 +56,7 @@ class Stream:
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
         self._cast = self._sieve.mould.cast
         self._tally.finished = False
-        self._gaps = exchange.edge.metrics.figures.series(metrics.INTER_TOKEN, (exchange.known().name,))
+        self._gaps = exchange.edge.metrics.figures.series(series.INTER_TOKEN, (exchange.known().name,))
         self._heard_at = 0.0
 
     async def run(self) -> Failure | None:
@@ -121,7 +121,7 @@ class Stream:
         now = time.perf_counter()
         gap, self._heard_at = now - self._heard_at, now
         self._gaps[0] += gap
-        self._gaps[1 + bisect_left(metrics.INTER_TOKEN.buckets, gap)] += 1
+        self._gaps[1 + bisect_left(series.INTER_TOKEN.buckets, gap)] += 1
         tally, reader, sieve = self._tally, self._reader, self._sieve
         finished = sieve.finished
         if not reader.kept and (block := self._cast(data)) is not None:

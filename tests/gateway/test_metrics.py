@@ -20,7 +20,7 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from llmgw import exporter, metrics
+from llmgw import exporter, metrics, series
 from llmgw.up import redis as redis_server
 from tests.gateway.edges import AUTH, EdgeProcess, chat, endpoint
 from tests.gateway.upstreams import DONE, Call, delta, engine, finish, usage
@@ -30,10 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def figures(**counts: float) -> metrics.Figures:
     found = metrics.Figures()
-    found.add(metrics.RETRIES, ("tiny",), counts.get("retries", 1))
-    found.put(metrics.IN_FLIGHT, counts.get("in_flight", 1), ("tiny",))
-    found.put(metrics.SNAPSHOT_VERSION, counts.get("version", 5), ("tenancy",))
-    found.observe(metrics.TPOT, 0.004, ("tiny",))
+    found.add(series.RETRIES, ("tiny",), counts.get("retries", 1))
+    found.put(series.IN_FLIGHT, counts.get("in_flight", 1), ("tiny",))
+    found.put(series.SNAPSHOT_VERSION, counts.get("version", 5), ("tenancy",))
+    found.observe(series.TPOT, 0.004, ("tiny",))
     return found
 
 
@@ -47,7 +47,7 @@ def test_sums_and_the_oldest() -> None:
     assert merged.histograms[0][2][:4] == [0.008, 0, 0, 2]
 
 
-def total(series: list[tuple[str, list[str], float]], metric: metrics.Metric) -> float:
+def total(series: list[tuple[str, list[str], float]], metric: series.Metric) -> float:
     return sum(value for name, _, value in series if name == metric.name)
 
 
@@ -66,14 +66,14 @@ def test_the_dead_leave_their_counters(client: redis.Redis) -> None:
         client.set(key, data)
     state, up = seen.read(100.0) or pytest.fail("Redis is there")
     assert up == {"edge": 1, "web": 1}
-    assert total(state.counters, metrics.RETRIES) == 11
+    assert total(state.counters, series.RETRIES) == 11
     for now in (104.0, 108.0, 112.0, 116.0, 120.0):
         key, data, _ = alive.next()
         client.set(key, data)
         state, up = seen.read(now) or pytest.fail("Redis is there")
-        assert total(state.counters, metrics.RETRIES) == 11
+        assert total(state.counters, series.RETRIES) == 11
     assert up == {"edge": 1}
-    assert total(state.gauges, metrics.IN_FLIGHT) == 1
+    assert total(state.gauges, series.IN_FLIGHT) == 1
     assert client.exists(metrics.DEAD)
     assert len(client.keys(f"{metrics.PREFIX}*")) == 2
 
@@ -86,7 +86,7 @@ def test_a_process_that_was_stopped_for_long_begins_anew() -> None:
     now = 5.0
     assert pusher.next()[0] == key
     now = 60.0
-    pusher.figures.add(metrics.RETRIES, ("tiny",))
+    pusher.figures.add(series.RETRIES, ("tiny",))
     again, _, state = pusher.next()
     assert again != key
     assert state.counters == [("llmgw_retries_total", ["tiny"], 1)]
@@ -144,7 +144,7 @@ async def test_what_is_exposed_is_what_is_documented(own_edge: EdgeProcess, tmp_
         own_edge.serve(endpoint(up.port, "r-0000000002"))
         wait_until(lambda: 'replica="r-0000000001"' not in text(url), "a replica's counters go with it")
         for name, family in found.items():
-            metric = metrics.BY_NAME.get(name) or metrics.BY_NAME[f"{name}_total"]
+            metric = series.BY_NAME.get(name) or series.BY_NAME[f"{name}_total"]
             for sample_ in family.samples:
                 assert set(sample_.labels) - {"le"} == set(metric.labels)
         server.kill()
@@ -183,19 +183,19 @@ def test_prometheus_takes_what_is_shipped_for_it() -> None:
 
 def test_alerts_name_metrics_that_there_are() -> None:
     said = (ROOT / "deploy/monitoring/alerts.yml").read_text()
-    assert set(re.findall(r"llmgw_\w+", said)) <= set(metrics.BY_NAME)
+    assert set(re.findall(r"llmgw_\w+", said)) <= set(series.BY_NAME)
 
 
 def test_what_a_dead_process_counted_of_replicas_goes_with_it(client: redis.Redis) -> None:
     seen = exporter.Figures(client)
     counted = figures()
-    counted.add(metrics.ATTEMPTS, ("tiny", "r-1", "answered"), 3)
+    counted.add(series.ATTEMPTS, ("tiny", "r-1", "answered"), 3)
     key, data, _ = metrics.Pusher("edge", counted).next()
     client.set(key, data)
     state, _ = seen.read(100.0) or pytest.fail("Redis is there")
-    assert total(state.counters, metrics.ATTEMPTS) == 3
+    assert total(state.counters, series.ATTEMPTS) == 3
     state, _ = seen.read(130.0) or pytest.fail("Redis is there")
-    assert (total(state.counters, metrics.ATTEMPTS), total(state.counters, metrics.RETRIES)) == (0, 1)
+    assert (total(state.counters, series.ATTEMPTS), total(state.counters, series.RETRIES)) == (0, 1)
 
 
 def wait_until(true: Callable[[], bool], why: str, timeout_s: float = 10) -> None:
@@ -231,5 +231,5 @@ def test_every_metric_is_documented() -> None:
     )
     documented = {name: (kind, labels, source, help_) for name, kind, labels, source, help_ in rows}
     assert documented == {
-        m.name: (m.kind, ", ".join(f"`{x}`" for x in m.labels) or "–", m.source, m.help) for m in metrics.ALL
+        m.name: (m.kind, ", ".join(f"`{x}`" for x in m.labels) or "–", m.source, m.help) for m in series.ALL
     }

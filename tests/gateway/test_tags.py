@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from llmgw import metrics
+from llmgw import metrics, series
 from tests.gateway.edges import AUTH, EdgeProcess, chat, endpoint
 from tests.gateway.upstreams import Call, answer, engine
 
@@ -64,16 +64,16 @@ async def test_named_tags_have_series(own_edge: EdgeProcess) -> None:
             found = await http.post(CHAT, json=chat(metadata={"feature": f"f{n % 103}", "env": "prod"}))
             assert found.status_code == 200
     deadline = time.monotonic() + 5
-    while sum((counted := _counted(own_edge, metrics.TAGGED_REQUESTS)).values()) < 104:
+    while sum((counted := _counted(own_edge, series.TAGGED_REQUESTS)).values()) < 104:
         assert time.monotonic() < deadline, counted
         await asyncio.sleep(0.05)
     assert len(counted) == 101
     assert counted["feature", "f0", "ok"] == 2
     assert counted["feature", "other", "ok"] == 3
-    assert {labels[2] for labels in _counted(own_edge, metrics.TAGGED_TOKENS)} == {"prompt", "completion"}
+    assert {labels[2] for labels in _counted(own_edge, series.TAGGED_TOKENS)} == {"prompt", "completion"}
 
 
-def _counted(edge: EdgeProcess, metric: metrics.Metric) -> dict[tuple[str, ...], float]:
+def _counted(edge: EdgeProcess, metric: series.Metric) -> dict[tuple[str, ...], float]:
     with edge.client() as client:
         states = [metrics.decode(client.get(key)) for key in client.scan_iter(f"{metrics.PREFIX}edge-*")]
     return {tuple(labels): value for s in states for name, labels, value in s.counters if name == metric.name}

@@ -19,7 +19,7 @@ from gateway.control.ingesting import keep
 from gateway.control.redis import client
 from gateway.core.ledger import keys
 from gateway.models import Usage, UsageCorrection, UsageHour
-from llmgw import metrics
+from llmgw import metrics, series
 from llmgw.price import Price
 from tenancy.models import Organisation, Project, Team
 from tests.gateway.usage_rows import row
@@ -107,7 +107,7 @@ def test_each_difference_is_found(now: datetime, project: Project, capsys: pytes
     UsageHour.objects.update(prompt_tokens=1)  # sums that are off
     client().hincrby(ledger._purse(budgets[0]), "s", 77)  # a ledger that counted once too often
     figures = metrics.Figures()
-    figures.add(metrics.TOKENS, ("tiny", "completion"), 1000)  # an edge that counted what no row has
+    figures.add(series.TOKENS, ("tiny", "completion"), 1000)  # an edge that counted what no row has
     client().set(f"{metrics.PREFIX}edge-1", metrics.encode(figures.state("edge", 0)))
     prices.enter(model="tiny", price=replace(PRICE, completion=3001), since="2020-01-01", actor="test")
     code, found = verified(capsys)

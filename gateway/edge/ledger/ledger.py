@@ -19,7 +19,7 @@ from gateway.core.ledger.keys import LEASE_S
 from gateway.edge.ledger import operation
 from gateway.edge.ledger.operation import RESERVE, Batch, Operation, Result
 from gateway.edge.ledger.wire import Wire, WireError, connect
-from llmgw import metrics
+from llmgw import metrics, series
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -153,7 +153,7 @@ class Ledger:
         for found in batch.operations:
             if found.words[0] == RESERVE:
                 found.answer(next(results))
-        self._figures.observe(metrics.LEDGER_SECONDS, now - batch.at)
+        self._figures.observe(series.LEDGER_SECONDS, now - batch.at)
         if batch.operations:
             batch.at = now
             self._journal.append(batch)

@@ -18,7 +18,7 @@ from gateway.core.usage import Usage
 from gateway.edge.ledger.allowance import Allowance, purse_name
 from gateway.edge.ledger.ledger import Ledger
 from gateway.edge.ledger.operation import Result
-from llmgw import metrics, price
+from llmgw import metrics, price, series
 from llmgw.price import Price
 
 Headers = list[tuple[bytes, bytes]]
@@ -157,7 +157,7 @@ class Till:
         return worst(request, entry, at or _FREE, policies.unnamed_tokens, self._estimates.factor(entry.name))
 
     def _refused(self, why: refusals.RateLimited, bound: Bound) -> refusals.RateLimited:
-        self._figures.add(metrics.LEDGER_REFUSED, (why.limit.name.lower(),))
+        self._figures.add(series.LEDGER_REFUSED, (why.limit.name.lower(),))
         return why
 
     def _without(
@@ -201,13 +201,13 @@ class Till:
             raise self._turned_away(why)
         for which, (_, found) in enumerate(choices):
             if allowance.reserve(id, Record(found.tokens, found.money, bound.accounts)) is None:
-                self._figures.add(metrics.LEDGER_LOCAL)
+                self._figures.add(series.LEDGER_LOCAL)
                 self.ledger.force(id, packed[which])
                 return which
         raise self._turned_away(f"{why}, and what this gateway may admit without is used up")
 
     def _turned_away(self, why: str) -> Exception:
-        self._figures.add(metrics.LEDGER_REFUSED, ("away",))
+        self._figures.add(series.LEDGER_REFUSED, ("away",))
         return refusals.away(why, AGAIN_S)
 
     def _held(

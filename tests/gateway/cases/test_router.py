@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from llmgw import metrics
+from llmgw import metrics, series
 from tests.gateway.edges import EdgeProcess, chat, content, endpoint, events
 from tests.gateway.providers import NAME, Keys, external, serve
 from tests.gateway.upstreams import DONE, HEAD, Call, answer, delta, engine, finish, usage
@@ -101,7 +101,7 @@ def _breakers(edge: EdgeProcess) -> float:
     with edge.client() as client:
         for key in client.scan_iter(f"{metrics.PREFIX}edge-*"):
             for name, labels, value in metrics.decode(client.get(key) or b"").gauges:
-                if name == metrics.BREAKERS.name and labels == [NAME]:
+                if name == series.BREAKERS.name and labels == [NAME]:
                     return value
     return 0
 
