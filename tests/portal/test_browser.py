@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from agent.wire.facts import GpuFigures
+from llmgw import node_figures
 from tests.portal import house as houses
 from tests.portal import seed
 from tests.portal.house import House
@@ -161,6 +164,18 @@ def test_the_cluster_page_is_live(open_page: Open, house: House) -> None:
     other.keyboard.press("Escape")
     _answered(other)
     expect(first).to_have_text("0", timeout=8000)
+
+
+def test_the_map_of_cards_follows_what_they_do(open_page: Open, house: House) -> None:
+    page = open_page("/admin/gpus?mode=busy")
+    expect(page.locator("#live-sign")).to_have_text("live")
+    told = node_figures.Told(at=time.time() + 60, gpus=(GpuFigures(0, sm_active_percent=33.0),))
+    with redis.Redis.from_url(house.web.redis_url) as client:
+        client.hset(node_figures.KEY, "node-2", node_figures.encode(told))
+        try:
+            expect(page.locator("#n-node-2")).to_contain_text("33", timeout=10_000)
+        finally:
+            client.hdel(node_figures.KEY, "node-2")
 
 
 def test_a_page_of_one_replica_follows_what_moves(open_page: Open, house: House) -> None:
