@@ -92,7 +92,13 @@ async def _worker(
 
 
 async def _one(
-    client: httpx.AsyncClient, model: str, shape: Shape, answered: list[Answered], failed: list[str]
+    client: httpx.AsyncClient,
+    model: str,
+    shape: Shape,
+    answered: list[Answered],
+    failed: list[str],
+    *,
+    again: bool = True,
 ) -> None:
     # No two prompts begin alike: a cache that answers is not what is measured.
     words = [secrets.token_hex(4), *(_WORDS[n % len(_WORDS)] for n in range(shape.words))]
@@ -114,6 +120,13 @@ async def _one(
             async for line in response.aiter_lines():
                 if line.startswith("data: {") and _has_content(line[6:]):
                     times.append(time.perf_counter())
+    except httpx.RemoteProtocolError as e:
+        # An engine closes a kept connection after so many requests: what was just sent on it was not begun.
+        if again and not times:
+            await _one(client, model, shape, answered, failed, again=False)
+        else:
+            failed.append(type(e).__name__)
+        return
     except httpx.HTTPError as e:
         failed.append(type(e).__name__)
         return
