@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -102,7 +103,7 @@ class Rounds:
         behind = [s for s in held if s.settings_version != found.settings_version or s.node_id in moved]
         await self._tell_settings(behind, found)
         if moved:
-            await self._send(moved)
+            await self._send(moved, found.positions)
 
     async def finish(self) -> None:
         """The last writes of a link that stops in order."""
@@ -142,12 +143,15 @@ class Rounds:
         self._revoked_at = now
         return found
 
-    async def _send(self, moved: dict[str, Session]) -> None:
+    async def _send(self, moved: dict[str, Session], positions: Mapping[str, orders.Position]) -> None:
+        """What is sent is as new as the store; what is noted as sent is what this round looked at, so that a change
+        in between brings another round, and with it the settings that were told before it."""
         states = await database_sync_to_async(orders.desired_states)(list(moved), self.store_id)
 
         async def one(session: Session, state: Desired) -> None:
             if await _sent(session, state):
-                session.sent = (state.term, state.generation, state.synced)
+                where = positions[session.node_id]
+                session.sent = (where.term, where.generation, where.settled)
                 session.told = None  # take the next heartbeat in whole: rows have moved under it
 
         await asyncio.gather(*(one(moved[node], state) for node, state in states.items()))
