@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from agent.wire.facts import INSTANCES, GpuFacts, GpuFigures
 
 GIB = 2**30
+_UNIFIED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b", re.IGNORECASE)
 _MAKERS = ("nvidia", "geforce", "tesla", "quadro")
 
 
@@ -51,6 +52,16 @@ def kernel_bus_id(bus_id: str | None) -> str | None:
 def card_of(index: int) -> int:
     """The card that a device is, or is cut from."""
     return index if index < INSTANCES else (index - INSTANCES) // 100
+
+
+def unified(gpu: GpuFacts, memory: Mapping[str, int]) -> GpuFacts:
+    """A chip that computes in the machine's own memory, of which its driver therefore tells none: with what the machine
+    has (`memory`: bytes by /proc/meminfo's names). Any other card is as it was: a memory not told is unknown."""
+    total = memory.get("MemTotal")
+    if gpu.memory_bytes is not None or not total or not _UNIFIED.search(gpu.name or ""):
+        return gpu
+    free = memory.get("MemAvailable")
+    return replace(gpu, memory_bytes=total, memory_free_bytes=free, unified=True, gpu_class=gpu_class(gpu.name, total))
 
 
 def figures(gpu: GpuFacts) -> GpuFigures:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core import cards, smi
+from agent.core import cards, proc, smi
 from agent.node import nvml, tools
 from agent.node.nvml import Cards
 from agent.wire.facts import GpuFacts, GpuFigures
@@ -67,7 +67,9 @@ def topology(command: str = "nvidia-smi") -> dict[int, smi.Near]:
 
 
 def placed(gpu: GpuFacts, near: dict[int, smi.Near], root: Path = Path("/")) -> GpuFacts:
-    """With what stands beside the card: NUMA node by the kernel, adapters and NVLink by the tool's matrix."""
+    """With what stands beside the card: NUMA node and the machine's memory by the kernel, adapters and NVLink by the
+    tool's matrix."""
+    gpu = cards.unified(gpu, _memory(root))
     card = cards.card_of(gpu.index)
     by_tool = near.get(card)
     numa = _numa(gpu.bus_id, root)
@@ -95,3 +97,10 @@ def _numa(bus_id: str | None, root: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return found if found >= 0 else None
+
+
+def _memory(root: Path) -> dict[str, int]:
+    try:
+        return proc.meminfo((root / "proc/meminfo").read_text())
+    except OSError:
+        return {}

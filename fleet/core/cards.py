@@ -86,9 +86,12 @@ def kind(card: GpuFacts) -> str:
 
 def foreign(cards: Cards, claimed: Collection[int]) -> dict[int, int]:
     """By device: the bytes that programs hold which are not ours, on cards that none of ours has. Said at the moment of
-    a report: what was measured while one of ours had the card says nothing once it is gone."""
+    a report: what was measured while one of ours had the card says nothing once it is gone. A card that computes in the
+    machine's own memory is left to the check of that memory."""
     found = {}
     for card in cards:
+        if card.unified:
+            continue
         if card.memory_bytes is not None and card.memory_free_bytes is not None:
             held = max(card.memory_bytes - card.memory_free_bytes, 0)
         else:

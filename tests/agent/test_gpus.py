@@ -6,6 +6,7 @@ import asyncio
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent.core import smi
+from agent.core import cards, smi
 from agent.core.cards import gpu_class
 from agent.node.cardwatch import CardWatch
 from agent.wire.facts import GpuFacts
@@ -100,9 +101,11 @@ def test_cards_are_told_in_the_order_of_the_bus(library: Path) -> None:
     )
     assert (first["temperature_c"], first["power_w"]) == (55, 412.0)
     # What a card does not tell is unknown, and the rest of it still told.
-    assert (second["uuid"], second["memory_bytes"], second["gpu_class"], second["temperature_c"]) == (
-        "GPU-81", None, None, 55
-    )  # fmt: skip
+    assert (second["uuid"], second["temperature_c"]) == ("GPU-81", 55)
+    # It is a chip that computes in this machine's memory, of which its driver tells nothing.
+    has = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) * 1024
+    assert (second["memory_bytes"], second["unified"]) == (has, True)
+    assert (second["gpu_class"], first["unified"]) == (gpu_class("NVIDIA GB10", has), None)
     assert (first["utilization_percent"], second["utilization_percent"]) == (92.0, None)
     assert holders == [[os.getpid()], sorted([1, os.getpid()])]
 
@@ -195,6 +198,33 @@ def test_the_matrix_is_asked_for_once_and_a_tool_that_fails_keeps_the_cards(tmp_
     assert (kept.gpu_class, kept.power_w) == ("h100-80g", None)
     assert kept.problem == "neither NVML nor nvidia-smi tells of it any more. Nothing new is put on it"
     assert CardWatch("/nowhere/nvidia-smi").cards().gpus is None
+
+
+def test_a_chip_in_the_machines_memory_is_a_card_like_any_other(tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    chip = Card(name="NVIDIA GB10", total="N/A", free="N/A", utilization="8 %", temperature="45 C", power="9.30 W")
+    old = Card(
+        bus="00000000:3b:00.0", uuid="GPU-3b", name="Tesla T4", total="15360 MiB", free="15357 MiB",
+        utilization="[Not Supported]", power="[Unknown Error]",
+    )  # fmt: skip
+    (tmp_path / "query").write_text(query(chip, old))
+    tool.write_text(f"#!/bin/sh\ncase $1 in -q) cat {tmp_path}/query ;; esac\n")
+    tool.chmod(0o755)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 127600748 kB\nMemAvailable: 118566368 kB\n")
+    first, second = CardWatch(str(tool), root=tmp_path).cards().gpus or ()
+    assert (first.gpu_class, first.unified) == ("gb10-122g", True)
+    assert (first.memory_bytes, first.memory_free_bytes) == (127600748 * 1024, 118566368 * 1024)
+    assert (first.utilization_percent, first.temperature_c, first.problem) == (8.0, 45, None)
+    assert (second.memory_bytes, second.unified) == (15360 * 2**20, None)
+    assert (second.utilization_percent, second.power_w) == (None, None)
+    assert unified(Card(name="NVIDIA H100", total="N/A", free="N/A")) is None, "not told, and so unknown"
+
+
+def unified(card: Card) -> bool | None:
+    said = smi.query(query(card), listing(card))
+    assert said is not None
+    return cards.unified(said.gpus[0], {"MemTotal": 2**37}).unified
 
 
 MOVING = """

@@ -122,6 +122,7 @@ FACTS = NodeFacts(
             gpu_class="l40s-45g",
             memory_bytes=48_000_000_000,
             memory_free_bytes=47_000_000_000,
+            unified=True,
             compute_capability="8.9",
             temperature_c=40,
             power_w=90.5,

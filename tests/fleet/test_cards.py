@@ -115,3 +115,10 @@ def test_the_reasons() -> None:
     taken = choose((*mixed, GpuFacts(2, gpu_class="a40-45g")), {0}, Wish(2), node="n1")
     assert isinstance(taken, Reason)
     assert taken.sentence == "2 GPUs of one class are wanted, and of n1's are free: 1 × a40-45g, 1 × l4-22g"
+
+
+def test_memory_that_a_chip_shares_with_its_machine_is_not_held_by_others() -> None:
+    """What programs take of it is the machine's memory, and is reckoned with there."""
+    chip = GpuFacts(0, name="NVIDIA GB10", memory_bytes=120 * 2**30, memory_free_bytes=60 * 2**30)
+    assert cards.foreign((chip,), ()) == {0: 60 * 2**30}
+    assert cards.foreign((replace(chip, unified=True),), ()) == {}
