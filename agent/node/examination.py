@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.core.doctor import Seen
-from agent.node import reach, surroundings
+from agent.node import reach, shardfile, surroundings
 from agent.node.home import Home
 from agent.node.settings import Settings
 from agent.wire.facts import NodeFacts
@@ -25,6 +25,8 @@ class Noted:
 
 
 _NOTHING = Noted()
+_FIRST_PORTS = tuple(range(18100, 18108))
+"""Where nothing runs yet: from the default of `fleet.first_port` on."""
 
 
 def look(
@@ -55,6 +57,8 @@ def look(
         fabric_manager=surroundings.fabric_manager(),
         imex=surroundings.imex(),
         imex_channels=surroundings.imex_channels(),
+        nftables=surroundings.nftables(),
+        engine_ports=tuple(sorted({r.spec.port for r in shardfile.read_all(home)})) or _FIRST_PORTS,
         home_problem=None if os.access(home.path, os.W_OK) else f"{home.path} cannot be written to by this user",
     )
 

@@ -52,6 +52,11 @@ def imex_channels(root: Path = Path("/")) -> bool | None:
         return None
 
 
+def nftables() -> str | None:
+    """The machine's firewall as nft tells it; only root may ask."""
+    return tools.said(["nft", "-j", "list", "ruleset"], _ASK_S)
+
+
 def _daemon(name: str, root: Path) -> str | None:
     """Its version where it runs, `stopped` where it is installed and does not, None where it is not there."""
     if not _present(name, root):

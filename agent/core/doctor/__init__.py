@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.doctor import devices, engines, fabrics
+from agent.core.doctor import devices, engines, fabrics, firewall
 from agent.core.doctor.finding import Finding, Level, Seen, ok, problem, warning
 from agent.wire.facts import NodeFacts
 
@@ -25,6 +25,7 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
         *_certificate(seen.certificate_left_s, seen.renewal_problem),
         *_clock(seen.server_skew_s),
         *_link(seen.unreachable),
+        *firewall.findings(seen),
         *_user(seen),
         *_settings(seen),
     )

@@ -57,6 +57,10 @@ class Seen:
     engines_free_bytes: int | None = None
     programs_missing: frozenset[str] = frozenset()
     """Of those that engines need: what is not there."""
+    nftables: str | None = None
+    """What `nft -j list ruleset` says; None where there is no nft, or it may not be asked."""
+    engine_ports: tuple[int, ...] = ()
+    """Those that engines here listen on, else those that the first ones would."""
 
 
 def ok(check: str, sentence: str) -> Finding:
