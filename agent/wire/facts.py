@@ -64,8 +64,6 @@ class GpuFacts:
     """`l40s-45g`: the model and the driver's whole GiB; `a100-80g-mig-3g.40gb` for an instance."""
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
-    unified: bool | None = None
-    """Its memory is the machine's own (GB10, Jetson): the figures are the machine's, and are to be counted once."""
     compute_capability: str | None = None
     temperature_c: int | None = None
     power_w: float | None = None
@@ -101,6 +99,8 @@ class GpuFacts:
     holders: tuple[HolderFacts, ...] | None = None
     problem: str | None = None
     """Why nothing can be placed on it."""
+    unified: bool | None = None
+    """Its memory is the machine's own (GB10, Jetson): the figures are the machine's, and are to be counted once."""
 
 
 @dataclass(frozen=True, slots=True)
