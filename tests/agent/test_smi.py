@@ -175,3 +175,13 @@ def test_a_thousand_processes() -> None:
     assert found.holders is not None
     assert len(found.holders) == 1000
     assert found.holders[0].memory_bytes is None
+
+
+def test_both_forms_of_an_instances_id_are_kept_as_they_are() -> None:
+    """Drivers before 470 named it by its card and its place there; CUDA wants it just so."""
+    card = Card(mig="Enabled", instances=[Instance(0, "3g.40gb"), Instance(1, "1g.10gb+me", 9728, gpu_instance=9)])
+    old = f"MIG-{card.uuid}/9/0"
+    told = listing(card).replace(f"MIG-{card.uuid[4:]}-1", old)
+    said = smi.query(query(card), told)
+    assert said is not None
+    assert [(g.index, g.uuid) for g in said.gpus] == [(1000, f"MIG-{card.uuid[4:]}-0"), (1001, old)]
