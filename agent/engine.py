@@ -82,6 +82,8 @@ class Capabilities:
     """Modules of `agent.launchers` that its interpreter, which is not ours, is given: these alone."""
     min_compute_capability: float | None = None
     """Of the cards that it has kernels for."""
+    fills_cards: bool = False
+    """It takes a share of each card, whatever the model needs: what it holds on one says nothing of a smaller one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from fleet.models import (
     Replica,
     ReplicaEvent,
     Shard,
-    Start,
     Stray,
 )
 from llmgw.cluster.admin import ReadOnly, each
@@ -134,12 +133,6 @@ class ReplicaEventAdmin(ReadOnly):
     list_display = ("at", "replica", "model", "node", "state", "reason")
     list_filter = ("state",)
     search_fields = ("replica", "model", "node")
-
-
-@admin.register(Start)
-class StartAdmin(ReadOnly):
-    list_display = ("at", "model", "node", "took_s")
-    list_filter = ("model",)
 
 
 @admin.register(LastAsked)

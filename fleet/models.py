@@ -247,7 +247,7 @@ class Learned(models.Model):
         FETCH = "fetch", _("fetch")
         """Seconds to bring the weights to the node, where they were not there."""
         START = "start", _("start")
-        """Seconds from the process's start until it served."""
+        """Seconds from the decision until it served, less those of the fetch."""
 
     weights = models.CharField(max_length=500)
     engine = models.CharField(max_length=80)
@@ -258,6 +258,8 @@ class Learned(models.Model):
     nodes = models.PositiveIntegerField(default=1)
     context_length = models.PositiveIntegerField(default=0)
     """0: the engine's own."""
+    parallel = models.PositiveIntegerField(default=0)
+    """Requests worked on at once."""
     kind = models.CharField(max_length=12, choices=Kind.choices)
     n = models.PositiveIntegerField(default=0)
     mean = models.FloatField(default=0)
@@ -266,13 +268,15 @@ class Learned(models.Model):
     least = models.FloatField(default=0)
     most = models.FloatField(default=0)
     last = models.FloatField(default=0)
+    recent = models.JSONField(default=list)
+    """Of seconds: the newest few, the newest last."""
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
         ordering = ["weights", "engine", "gpu_class"]
         constraints = [
             models.UniqueConstraint(
-                fields=["weights", "engine", "gpu_class", "gpus", "nodes", "context_length", "kind"],
+                fields=["weights", "engine", "gpu_class", "gpus", "nodes", "context_length", "parallel", "kind"],
                 name="learned_once",
             )
         ]
@@ -296,21 +300,6 @@ class ReplicaEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.replica} {self.state}"
-
-
-class Start(models.Model):
-    """How long a start took, from the decision to ready: what the next ones are expected to take. The newest few."""
-
-    at = models.DateTimeField(auto_now_add=True)
-    model = models.CharField(max_length=120, db_index=True)
-    node = models.CharField(max_length=120, blank=True)
-    took_s = models.FloatField()
-
-    class Meta:
-        ordering = ["-id"]
-
-    def __str__(self) -> str:
-        return f"{self.model} in {self.took_s:.1f} s"
 
 
 class LastAsked(models.Model):

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from fleet import apply, events, keeping, nudges, scaling, spans
 from fleet.actions import asking, learning
-from fleet.core import reconcile
+from fleet.core import reconcile, starting
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
 
@@ -71,7 +71,9 @@ def _attempt() -> tuple[int, frozenset[str]]:
     asking.asked(world.demand)
     wanted = load_wanted()
     loaded = time.time()
-    plan = reconcile.plan(replace(world, targets=scaling.targets(world, wanted, now)), wanted, now)
+    starts = starting.starts(world.shown, (w.definition for w in wanted))
+    world = replace(world, targets=scaling.targets(world, wanted, now), starts=starts)
+    plan = reconcile.plan(world, wanted, now)
     planned = time.time()
     held = leases.hold(apply.LEASE, apply.holder(), LEASE_S)  # planning may have taken a while
     if held is None:

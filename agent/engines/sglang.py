@@ -108,6 +108,7 @@ class SgLang:
         parallel=64,
         launchers=("sglang_server",),
         min_compute_capability=7.5,
+        fills_cards=True,
     )
 
     def problems(

@@ -113,6 +113,7 @@ class TrtLlm:
         parallel=64,
         launchers=("gate", "trtllm_serve"),
         min_compute_capability=8.0,
+        fills_cards=True,
     )
 
     def problems(

@@ -167,6 +167,7 @@ class Vllm:
         kv_events=True,
         launchers=("gate",),
         min_compute_capability=7.0,
+        fills_cards=True,
     )
 
     def problems(

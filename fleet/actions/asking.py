@@ -1,4 +1,4 @@
-"""Writing down who asked, seldom, and how long starts take: what must outlive the gateways' words and the replicas."""
+"""Writing down who asked, seldom: what must outlive the gateways' words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fleet.core.world import Demand
 
 WRITTEN_S = 10.0
 """As much may be lost of when somebody last asked."""
-KEPT_STARTS = 5
 KEPT_HOURS = timedelta(weeks=5)
 _written: dict[str, float] = {}
 """By this process, so that a pass asks the store for nothing that it has just told it."""
@@ -36,19 +35,6 @@ def asked(demand: Mapping[str, Demand]) -> None:
                 hour = moment.replace(minute=0, second=0, microsecond=0)
                 models.AskedHour.objects.get_or_create(model=model, hour=hour)
         _written[model] = at
-
-
-def started(replica: models.Replica, now: datetime) -> None:
-    """A replica that was placed here is ready: the next start will take about as long."""
-    if replica.placed_at is None:
-        return
-    node = replica.shards.select_related("node").first()
-    took_s = max(0.0, (now - replica.placed_at).total_seconds())
-    models.Start.objects.create(model=replica.model, node=node.node.node_id if node else "", took_s=took_s)
-    old = models.Start.objects.filter(model=replica.model).values_list("pk", flat=True)[KEPT_STARTS:]
-    models.Start.objects.filter(pk__in=list(old)).delete()
-    replica.placed_at = None  # becoming ready once more is no start
-    replica.save(update_fields=["placed_at"])
 
 
 def tidy(now: datetime) -> None:

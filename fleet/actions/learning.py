@@ -1,4 +1,4 @@
-"""Taking down what runs have shown: one sample a rank's run, once it has served for a while."""
+"""Taking down what runs have shown: how long a start took once it serves, the rest once it has served for a while."""
 
 from __future__ import annotations
 
@@ -50,6 +50,20 @@ def note(now: datetime) -> int:
     return len(shards)
 
 
+def started(replica: models.Replica, now: datetime) -> None:
+    """A replica that was placed here is ready: the next start will take about as long, once its weights are there."""
+    if replica.placed_at is None:
+        return
+    shards = list(replica.shards.select_related("replica", "node").order_by("rank"))
+    if shards:
+        fetched = max(msgspec.convert(s.took, Took, strict=False).fetch_s or 0.0 for s in shards)
+        took_s = max(0.0, (now - replica.placed_at).total_seconds() - fetched)
+        with transaction.atomic():
+            _add(_key(shards[0]), models.Learned.Kind.START, [took_s])
+    replica.placed_at = None  # becoming ready once more is no start
+    replica.save(update_fields=["placed_at"])
+
+
 def _key(shard: models.Shard) -> core.Key:
     run = msgspec.convert(shard.replica.spec["profile"], Profile, strict=False)
     cards = {g.index: g for g in facts_of(shard.node).gpus or ()}
@@ -67,8 +81,6 @@ def _samples(shard: models.Shard) -> dict[str, float]:
         found[models.Learned.Kind.GPU_MEMORY] = float(max(shard.devices_memory.values()))
     if took.fetch_s:
         found[models.Learned.Kind.FETCH] = took.fetch_s
-    if took.start_s is not None and took.load_s is not None:
-        found[models.Learned.Kind.START] = took.start_s + took.load_s
     return found
 
 
@@ -79,4 +91,6 @@ def _add(key: core.Key, kind: str, values: list[float]) -> None:
         figure = figure.added(value)
     for name, value in msgspec.to_builtins(figure).items():
         setattr(row, name, value)
+    if kind in (models.Learned.Kind.FETCH, models.Learned.Kind.START):
+        row.recent = [*row.recent, *values][-core.KEPT :]
     row.save()

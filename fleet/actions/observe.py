@@ -15,7 +15,7 @@ from django.utils import timezone
 from agent.wire.messages import Report
 from agent.wire.shard import ShardObserved, ShardState
 from fleet import events, models, spans
-from fleet.actions import asking
+from fleet.actions import learning
 from fleet.core import cards
 from fleet.core import replica as core
 from llmgw.cluster.actions import settings as cluster_settings
@@ -279,7 +279,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
     if ordered != core.together(outcome.state, len(shards)):
         models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
     if moved and outcome.state is core.State.READY:
-        asking.started(replica, now)
+        learning.started(replica, now)
     if outcome.state is core.State.PARKED:
         models.Claim.objects.filter(shard__replica=replica).delete()
     return {"fleet", "endpoints"} if moved else set()

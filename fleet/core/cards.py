@@ -16,6 +16,7 @@ from math import comb
 from agent.wire.facts import GpuFacts, NodeFacts, device_name
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
+from fleet.core.learned import Takes
 from fleet.core.sizes import gib
 
 Cards = tuple[GpuFacts, ...]
@@ -40,11 +41,13 @@ class Wish:
     gpu_class: str | None = None
     min_capability: float | None = None
     min_memory_bytes: int | None = None
+    takes: Takes | None = None
+    """What runs here have taken of a card: as binding as what is asked, and left out of its words."""
 
     @property
     def required(self) -> bool:
         """By requirement: the smallest class that meets it goes first."""
-        return self.min_capability is not None or self.min_memory_bytes is not None
+        return self.min_capability is not None or self.min_memory_bytes is not None or self.takes is not None
 
     def __str__(self) -> str:
         """`2 h100-80g GPUs`, `1 GPU of compute capability 8.9 and 40.0 GiB`."""
@@ -56,6 +59,10 @@ class Wish:
         )
 
     def meets(self, card: GpuFacts) -> bool:
+        """What is asked, and what it is known to take."""
+        return self.asks(card) and (self.takes is None or self.takes.fits(kind(card), card.memory_bytes))
+
+    def asks(self, card: GpuFacts) -> bool:
         """A card that does not say what it is meets no requirement."""
         if self.gpu_class not in (None, card.gpu_class):
             return False
@@ -64,9 +71,9 @@ class Wish:
         return self.min_capability is None or capability(card) >= _version(f"{self.min_capability:g}")
 
 
-def wish(run: Profile, gpu_class: str | None = None) -> Wish:
-    """What a profile asks; with `gpu_class` of that class."""
-    return Wish(run.gpus, gpu_class or run.gpu_class, run.gpu_min_capability, run.gpu_min_memory_bytes)
+def wish(run: Profile, takes: Takes | None = None) -> Wish:
+    """What a profile asks; `takes`: what its runs have shown."""
+    return Wish(run.gpus, run.gpu_class, run.gpu_min_capability, run.gpu_min_memory_bytes, takes)
 
 
 def capability(card: GpuFacts) -> tuple[int, int]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
-from fleet.core import cards, learned
+from fleet.core import cards
+from fleet.core.cards import Wish
+from fleet.core.learned import Known
 from fleet.core.room import Room, first_free
 from fleet.core.sizes import gib
 from llmgw.cluster.core.settings import FleetSettings
@@ -26,17 +28,22 @@ class Need:
     model: str
     profile: ProfileDefinition
     settings: FleetSettings
+    wish: Wish
+    """The cards."""
     source: str = ""
     """Where its weights come from."""
-    learned: Mapping[learned.Key, int] = field(default_factory=dict)
+    shown: Mapping[str, Known] = field(default_factory=dict)
+    """What such runs have taken here, by the class of card."""
+    ran_out: str = ""
+    """The replica that found `wish.takes.ran_out_bytes` too little."""
 
     def memory_bytes(self, room: Room) -> int:
         """What its profile says, else what such runs have taken here, else nothing."""
         run = self.profile.run
-        if run.memory_bytes or not self.learned:
+        if run.memory_bytes or not self.shown:
             return run.memory_bytes or 0
         kinds = {run.gpu_class} if run.gpu_class or not run.gpus else set(map(cards.kind, room.node.facts.gpus or ()))
-        return max((self.learned.get(learned.key(run, self.source, k or ""), 0) for k in kinds), default=0)
+        return max((self.shown[k or ""].memory_bytes for k in kinds if (k or "") in self.shown), default=0)
 
 
 def rejections(need: Need, room: Room) -> tuple[Reason, ...]:
@@ -81,8 +88,7 @@ def power(need: Need, room: Room) -> Reason | None:
     run, ledger = need.profile.run, room.ledger
     if not run.gpus or ledger is None or not ledger.capped(room.node.id):
         return None
-    wish = cards.wish(run)
-    free = [c for c in room.node.facts.gpus or () if c.index not in room.devices and wish.meets(c)]
+    free = [c for c in room.node.facts.gpus or () if c.index not in room.devices and need.wish.meets(c)]
     adds = sorted(((c.power_limit_w or 0.0) - (c.power_w or 0.0) for c in free), reverse=True)
     return ledger.power(room.node.id, max(sum(adds[: run.gpus]), 0.0))
 
@@ -169,14 +175,35 @@ def disk(need: Need, room: Room) -> Reason | None:
     return Reason("disk", f"{gib(wanted)} of disk are wanted, and {room.node.id} has {gib(free)} free")
 
 
+def card_memory(need: Need, room: Room) -> Reason | None:
+    """Its cards must have what runs here have taken of one."""
+    wish, takes, node = need.wish, need.wish.takes, room.node.id
+    if takes is None or not wish.count:
+        return None
+    asked = [c for c in room.node.facts.gpus or () if wish.asks(c)]
+    small = [c for c in asked if not wish.meets(c)]
+    if not len(asked) - len(small) < wish.count <= len(asked):
+        return None
+    largest = max(small, key=lambda c: c.memory_bytes or 0)
+    has = f"{node}'s {cards.kind(largest)} has {gib(largest.memory_bytes or 0)}"
+    if (largest.memory_bytes or 0) <= takes.ran_out_bytes:
+        sentence = f"{need.ran_out} ran out of memory on a card of {gib(takes.ran_out_bytes)}, and {has}"
+        return Reason("card_small", sentence, f"llmgw why {need.ran_out}")
+    runs = f"{takes.runs} run{'' if takes.runs == 1 else 's'} here took"
+    sentence = f"{runs} up to {gib(takes.card_bytes)} of each card, and {has}: a shorter context takes less"
+    return Reason("card_small", sentence, f"llmgw model context {need.model} TOKENS")
+
+
 def gpus(need: Need, room: Room) -> Reason | None:
-    run, node = need.profile.run, room.node
-    if not run.gpus:
+    node = room.node
+    if not need.wish.count or card_memory(need, room) is not None:  # said already
         return None
     found = cards.of(node.facts)
     if found is None:
         return Reason("gpus_unknown", f"{node.id} has not said which GPUs it has")
-    match cards.groups(found, room.devices, cards.wish(run), node.id, node.foreign):
+    match cards.groups(found, room.devices, need.wish, node.id, node.foreign):
+        case Reason("gpu_class", sentence) if need.wish.min_memory_bytes is not None:
+            return Reason("gpu_class", sentence, f"llmgw model show {need.model}")
         case Reason() as reason:
             return reason
         case _:
@@ -201,7 +228,19 @@ def address(need: Need, room: Room) -> Reason | None:
     return Reason("address_unknown", f"{room.node.id} has not said at which address others reach it")
 
 
-STANDING: tuple[Check, ...] = (connected, cordoned, held, labels, engine, engine_says, gpus, cpu, memory, address)
+STANDING: tuple[Check, ...] = (
+    connected,
+    cordoned,
+    held,
+    labels,
+    engine,
+    engine_says,
+    card_memory,
+    gpus,
+    cpu,
+    memory,
+    address,
+)
 """In the order in which people want to read them. These look at nothing but a room's likeness (`fleet.core.room`):
 rooms that are alike are judged once."""
 MOVING: tuple[Check, ...] = (memory_free, disk, port, power)

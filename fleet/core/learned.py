@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
+from statistics import median_high
 
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
@@ -24,6 +25,65 @@ class Key:
     gpus: int
     nodes: int
     context_length: int
+    parallel: int
+
+    @property
+    def anywhere(self) -> Key:
+        """Whatever its cards."""
+        return replace(self, gpu_class="")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What such runs have taken at most. Bytes of 0: not measured."""
+
+    memory_bytes: int = 0
+    """Of a rank, on its node."""
+    card_bytes: int = 0
+    """On the fullest of a rank's cards …"""
+    runs: int = 0
+    """… in so many runs."""
+    start_s: float | None = None
+    """What the last few starts took, once the weights were there …"""
+    fetch_s: float | None = None
+    """… and what bringing them did."""
+
+
+Shown = Mapping[Key, Mapping[str, Known]]
+"""By the kind of run, whatever its cards (`Key.anywhere`), and then by their class."""
+KEPT = 5
+"""Seconds that are kept one by one: what starts take changes with disks, networks and engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a rank takes of each of its cards, as far as runs here have shown it."""
+
+    card_bytes: int = 0
+    """At most, on any class; 0: nobody knows, or it takes a share of whatever card it gets."""
+    runs: int = 0
+    on: frozenset[str] = frozenset()
+    """Classes on which it has run, and so can."""
+    ran_out_bytes: int = 0
+    """The size of the largest card on which nothing else was and whose memory was not enough; 0: there is none."""
+
+    def fits(self, gpu_class: str, memory_bytes: int | None) -> bool:
+        """A card that does not say how large it is may be large enough."""
+        if memory_bytes is None:
+            return True
+        if memory_bytes <= self.ran_out_bytes:
+            return False
+        return gpu_class in self.on or memory_bytes >= self.card_bytes
+
+
+def takes(shown: Mapping[str, Known], *, fills_cards: bool, stated: bool, ran_out_bytes: int = 0) -> Takes | None:
+    """`shown`: by class; `stated`: its profile says how large a card must be, and is believed. None: nothing is known
+    that would choose between two cards."""
+    figures = {k: f for k, f in shown.items() if k and f.card_bytes}
+    if fills_cards or stated or not figures:
+        return Takes(ran_out_bytes=ran_out_bytes) if ran_out_bytes else None
+    most, runs = max(f.card_bytes for f in figures.values()), sum(f.runs for f in figures.values())
+    return Takes(most, runs, frozenset(figures), ran_out_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +111,14 @@ class Figure:
 
 
 def key(run: Profile, source: str, gpu_class: str) -> Key:
-    return Key(source, run.engine, gpu_class if run.gpus else "", run.gpus, run.nodes, run.context_length or 0)
+    return Key(
+        source, run.engine, gpu_class if run.gpus else "", run.gpus, run.nodes, run.context_length or 0, run.parallel
+    )
+
+
+def usual_s(recent: Sequence[float]) -> float | None:
+    """What to expect of the next one: the middle of the last few, the longer of two. None: nobody knows."""
+    return median_high(recent) if recent else None
 
 
 def told_s(figure: Figure) -> str:

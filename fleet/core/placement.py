@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
+from agent.engines import ENGINES
 from agent.wire.reason import Reason
 from catalog.core.definition import ProfileDefinition
-from fleet.core import cards, rank, spanning
+from fleet.core import cards, learned, parking, rank, spanning
 from fleet.core.feasibility import MOVING, STANDING, Need, first, rejections
 from fleet.core.plan import Place, Seat
 from fleet.core.room import Room, Rooms, first_free
@@ -144,7 +145,15 @@ def fits(wanted: WantedModel, rooms: Rooms, settings: FleetSettings) -> bool:
 
 
 def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettings, rooms: Rooms) -> Need:
-    return Need(wanted.name, profile, settings, wanted.source(profile).url, rooms.learned)
+    run, source = profile.run, wanted.source(profile)
+    shown = rooms.shown.get(learned.key(run, source.url, ""), {}) if rooms.shown else {}
+    takes, ran_out = None, ""
+    if run.gpus:
+        ran_out, size = parking.ran_out(rooms, wanted.name, run, source)
+        contract = ENGINES.get(run.engine)
+        fills, stated = contract is None or contract.capabilities.fills_cards, run.gpu_min_memory_bytes is not None
+        takes = learned.takes(shown, fills_cards=fills, stated=stated, ran_out_bytes=size)
+    return Need(wanted.name, profile, settings, cards.wish(run, takes), source.url, shown, ran_out)
 
 
 def _candidate(need: Need, room: Room) -> Candidate:
@@ -167,10 +176,9 @@ def _located(verdict: Verdict, need: Need, room: Room) -> Verdict:
 
 
 def _size(need: Need, room: Room) -> Size:
-    run, wish = need.profile.run, cards.wish(need.profile.run)
-    if not run.gpus or not wish.required:
+    if not need.wish.count or not need.wish.required:
         return 0, (0, 0)
-    devices = cards.choose(cards.of(room.node.facts) or (), room.devices, wish, held=room.node.foreign)
+    devices = cards.choose(cards.of(room.node.facts) or (), room.devices, need.wish, held=room.node.foreign)
     assert not isinstance(devices, Reason), "feasibility.gpus has looked"
     return max(cards.smallness(c) for c in room.node.facts.gpus or () if c.index in devices)
 
@@ -204,9 +212,7 @@ def _seat(need: Need, room: Room) -> Seat:
     assert port is not None, "feasibility.port has looked"
     devices: tuple[int, ...] = ()
     if run.gpus:
-        chosen = cards.choose(
-            cards.of(room.node.facts) or (), room.devices, cards.wish(run), room.node.id, room.node.foreign
-        )
+        chosen = cards.choose(cards.of(room.node.facts) or (), room.devices, need.wish, room.node.id, room.node.foreign)
         assert not isinstance(chosen, Reason), "feasibility.gpus has looked"
         devices = chosen
     return Seat(room.node.id, port, devices, run.cpu_cores or 0, need.memory_bytes(room))
@@ -247,6 +253,7 @@ _WORDS = {
     "memory_taken": "memory taken by others",
     "disk": "too little disk",
     "gpu_class": "no such GPUs",
+    "card_small": "cards too small",
     "gpus_mixed": "GPUs of several classes",
     "gpus_taken": "GPUs taken",
     "gpu_unusable": "GPUs unusable",

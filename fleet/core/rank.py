@@ -49,7 +49,7 @@ def packed(need: Need, room: Room) -> float:
     run, found = need.profile.run, cards.of(room.node.facts)
     if not run.gpus or not found:
         return 0.5
-    devices = cards.choose(found, room.devices, cards.wish(run), held=room.node.foreign)
+    devices = cards.choose(found, room.devices, need.wish, held=room.node.foreign)
     if isinstance(devices, Reason):
         return 0.0
     mine = {cards.kind(c) for c in found if c.index in devices}
@@ -67,7 +67,7 @@ def linked(need: Need, room: Room) -> float:
     run, found = need.profile.run, cards.of(room.node.facts)
     if run.gpus < 2 or found is None:
         return 0.5
-    devices = cards.choose(found, room.devices, cards.wish(run), held=room.node.foreign)
+    devices = cards.choose(found, room.devices, need.wish, held=room.node.foreign)
     share = None if isinstance(devices, Reason) else cards.linked(found, devices)
     return 0.5 if share is None else share
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fleet.core import fabrics, facility, shape
 from fleet.core.fabrics import Fabrics
 from fleet.core.facility import Ledger
-from fleet.core.learned import Key
+from fleet.core.learned import Shown
 from fleet.core.replica import State
 from fleet.core.world import NodeView, ReplicaView, ShardView, World
 
@@ -85,8 +85,10 @@ class Room:
 class Rooms(dict[str, Room]):
     """Every node's room, by its id, and what several of them share."""
 
-    learned: Mapping[Key, int] = MappingProxyType({})
-    """As `World.learned`."""
+    shown: Shown = MappingProxyType({})
+    """As `World.shown`."""
+    parked: Mapping[str, tuple[ReplicaView, ...]] = MappingProxyType({})
+    """By model."""
 
     @cached_property
     def fabrics(self) -> Fabrics:
@@ -97,7 +99,7 @@ class Rooms(dict[str, Room]):
 def of(world: World) -> Rooms:
     """Every node's room under what is placed now."""
     rooms = Rooms((node.id, Room(node, ports=set(node.facts.ports_taken or ()))) for node in world.nodes)
-    rooms.learned = world.learned
+    rooms.shown = world.shown
     _fill(rooms, world)
     ledger = Ledger(world.facility)
     for room in rooms.values():
@@ -111,7 +113,10 @@ def of(world: World) -> Rooms:
 
 
 def _fill(rooms: Rooms, world: World) -> None:
+    parked: dict[str, tuple[ReplicaView, ...]] = {}
     for replica in world.replicas:
+        if replica.state is State.PARKED:
+            parked[replica.model] = (*parked.get(replica.model, ()), replica)
         for shard in replica.shards:
             if shard.node in rooms:
                 if shard.rank == 0 and replica.meeting_port is not None:
@@ -120,6 +125,7 @@ def _fill(rooms: Rooms, world: World) -> None:
                     rooms[shard.node].ports.add(shard.port)  # it runs nothing, and its row still names the port
                 else:
                     rooms[shard.node].take(replica.model, shard)
+    rooms.parked = parked
     for stray in world.strays:
         if stray.port is not None and stray.node in rooms:
             rooms[stray.node].ports.add(stray.port)
@@ -128,7 +134,7 @@ def _fill(rooms: Rooms, world: World) -> None:
 def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
     """The rooms as they would be without `replica`."""
     changed = Rooms(rooms)
-    changed.learned = rooms.learned
+    changed.shown, changed.parked = rooms.shown, rooms.parked
     ledger: Ledger | None = None
     for shard in replica.shards:
         if shard.node in changed:

@@ -85,7 +85,7 @@ def _group(
     scores: Mapping[str, float],
     reasons: Mapping[str, Sequence[Reason]],
 ) -> Group:
-    run, required = need.profile.run, cards.wish(need.profile.run).required
+    run, required = need.profile.run, need.wish.required
     fitting = sorted((n for n in island.members if n in scores), key=lambda n: (-scores[n], n))
     by_class: dict[str, list[str]] = defaultdict(list)
     sizes: dict[str, tuple[int, tuple[int, int]]] = {}
@@ -120,9 +120,7 @@ def _group(
 def _by_class(need: Need, rooms: Rooms, node: str) -> dict[str, cards.Cards]:
     """The free cards of each class that has enough of them there."""
     room = rooms[node]
-    found = cards.groups(
-        cards.of(room.node.facts) or (), room.devices, cards.wish(need.profile.run), node, room.node.foreign
-    )
+    found = cards.groups(cards.of(room.node.facts) or (), room.devices, need.wish, node, room.node.foreign)
     return {} if isinstance(found, Reason) else {cards.kind(group[0]): group for group in found}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from agent.wire.facts import NodeFacts
 from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
-from fleet.core.learned import Key
+from fleet.core.learned import Shown
 from fleet.core.replica import State
 from llmgw.cluster.core.settings import FacilitySettings, FleetSettings, ServingSettings
 
@@ -127,12 +127,12 @@ class World:
     expected: frozenset[str] = frozenset()
     """Models that are usually asked for at this hour of the week."""
     starts: Mapping[str, float] = field(default_factory=dict)
-    """By model: seconds that its starts take here."""
+    """By model: seconds that its starts take here (`fleet.core.starting`)."""
     targets: Mapping[str, int] = field(default_factory=dict)
     """By model: how many replicas its load asks for (`fleet.core.autoscale`)."""
     serving: ServingSettings = field(default_factory=ServingSettings)
-    learned: Mapping[Key, int] = field(default_factory=dict)
-    """Bytes of memory that runs of a kind have taken here."""
+    shown: Shown = field(default_factory=dict)
+    """What runs have taken here."""
     facility: FacilitySettings = field(default_factory=FacilitySettings)
     time_zone: str = "UTC"
     """By whose clock schedules are read."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleet.selectors.demand import starts
 from fleet.selectors.details import certificates, events, node, nodes, replica, replicas
 from fleet.selectors.engines import engines
 from fleet.selectors.explaining import explain_placement
+from fleet.selectors.learned import starts
 from fleet.selectors.places import all_fabrics, fabric, place, places
 from fleet.selectors.serving import endpoints, model_states
 from fleet.selectors.system import system

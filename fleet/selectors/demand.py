@@ -1,12 +1,10 @@
-"""Who asks for what: the gateways' words of the last seconds over what was written down; and how long starts take."""
+"""Who asks for what: the gateways' words of the last seconds over what was written down."""
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from statistics import median_high
 from typing import Any, cast
 
 import msgspec
@@ -50,14 +48,6 @@ def expected(now: float, zone: tzinfo) -> frozenset[str]:
     hours = {hour for found in core.hours_before(now, zone).values() for hour in found}
     rows = models.AskedHour.objects.filter(hour__in=[datetime.fromtimestamp(hour, UTC) for hour in hours])
     return core.expected(((m, hour.timestamp()) for m, hour in rows.values_list("model", "hour")), now, zone)
-
-
-def starts() -> dict[str, float]:
-    """Seconds from the decision to ready, by model: the median of the last few."""
-    took: dict[str, list[float]] = defaultdict(list)
-    for model, seconds in models.Start.objects.values_list("model", "took_s"):
-        took[model].append(seconds)
-    return {model: median_high(found) for model, found in took.items()}
 
 
 def _words() -> list[words.Word]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from agent.wire.facts import device_name
 from catalog import selectors as catalog
-from catalog.core.definition import source_of
+from catalog.core.definition import Definition, ProfileDefinition, source_of
 from fleet.core import learned as core_learned
 from fleet.core.explain import explain
+from fleet.core.learned import Figure
 from fleet.core.world import WantedModel
 from fleet.selectors import learned
 from fleet.selectors.details import replicas
@@ -70,10 +73,20 @@ def explain_placement(model: str) -> dict[str, Any]:
             for g in found.groups
         ],
         "learned": {
-            p.run.name: learned.told(
-                learned.of(core_learned.key(p.run, source_of(entry.definition, p)[0], p.run.gpu_class or ""))
-            )
+            name: learned.told(figures)
             for p in entry.definition.profiles
+            for name, figures in _learned(entry.definition, p)
         },
         "replicas": replicas(model=found.model),
     }
+
+
+def _learned(definition: Definition, profile: ProfileDefinition) -> Iterator[tuple[str, dict[str, Figure]]]:
+    """What runs of a profile have shown: of one that names no class of card, on each that it ran on."""
+    run = profile.run
+    key = core_learned.key(run, source_of(definition, profile)[0], run.gpu_class or "")
+    if run.gpu_class or not run.gpus:
+        yield run.name, learned.of(key)
+        return
+    for gpu_class in learned.shown().get(key, {}):
+        yield f"{run.name} on {gpu_class}", learned.of(replace(key, gpu_class=gpu_class))

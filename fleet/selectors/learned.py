@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from catalog import selectors as catalog
 from fleet import models
 from fleet.core import learned as core
-from fleet.core.learned import Figure, Key
+from fleet.core import starting
+from fleet.core.learned import Figure, Key, Known, Shown
 
-_KEY = ("weights", "engine", "gpu_class", "gpus", "nodes", "context_length")
+_KEY = ("weights", "engine", "gpu_class", "gpus", "nodes", "context_length", "parallel")
 _FIGURE = ("n", "mean", "spread", "least", "most", "last")
 Kind = models.Learned.Kind
 
@@ -18,22 +21,44 @@ def figure_of(row: models.Learned) -> Figure:
     return Figure(*(getattr(row, name) for name in _FIGURE))
 
 
-def memory() -> Mapping[Key, int]:
-    """Bytes that a rank of such a run has taken at most: what placement reserves where a profile says nothing."""
-    rows = models.Learned.objects.filter(kind=Kind.MEMORY, n__gt=0).values_list(*_KEY, "most")
-    return {Key(*row[:-1]): int(row[-1]) for row in rows}
+_last: tuple[list[tuple[Any, ...]], Shown] = ([], {})
+
+
+def shown() -> Shown:
+    """Of every kind of run, in one query; rows that read as they did last time give the same values again."""
+    global _last
+    rows = list(models.Learned.objects.filter(n__gt=0).values_list(*_KEY, "kind", "n", "most", "recent"))
+    if rows != _last[0]:
+        _last = rows, _read(rows)
+    return _last[1]
+
+
+def _read(rows: list[tuple[Any, ...]]) -> Shown:
+    found: dict[Key, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+    for *words, kind, n, most, recent in rows:
+        key = Key(*words)
+        said = found[key.anywhere][key.gpu_class]
+        match kind:
+            case Kind.MEMORY:
+                said["memory_bytes"] = int(most)
+            case Kind.GPU_MEMORY:
+                said |= {"card_bytes": int(most), "runs": n}
+            case Kind.START:
+                said["start_s"] = core.usual_s(recent)
+            case Kind.FETCH:
+                said["fetch_s"] = core.usual_s(recent)
+    return {key: {name: Known(**said) for name, said in classes.items()} for key, classes in found.items()}
+
+
+def starts() -> dict[str, float]:
+    """Seconds that a start of each model takes here, where one was seen."""
+    return starting.starts(shown(), (definition for definition, _ in catalog.wanted()))
 
 
 def of(key: Key) -> dict[str, Figure]:
     """By kind, of what was measured of such runs."""
     rows = models.Learned.objects.filter(**{name: getattr(key, name) for name in _KEY})
     return {row.kind: figure_of(row) for row in rows}
-
-
-def start_seconds(key: Key) -> float | None:
-    """From the process's start to serving; None: it never ran here."""
-    found = of(key).get(Kind.START)
-    return found.mean if found is not None else None
 
 
 def told(found: Mapping[str, Figure]) -> dict[str, Any]:

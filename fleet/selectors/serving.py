@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from catalog import selectors as catalog
 from fleet import models
-from fleet.core import scale
+from fleet.core import scale, starting
 from fleet.core import world as core
 from fleet.core.replica import State
 from fleet.core.states import Copy, ModelState, model_state
-from fleet.selectors import demand
+from fleet.selectors import learned
 from fleet.selectors.world import LINK_LEASE, facts_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -74,7 +74,8 @@ def model_states() -> dict[str, ModelState]:
     for replica_id, node_id, progress in models.Shard.objects.values_list("replica_id", "node_id", "progress"):
         placed[replica_id].append((node_id, progress))
     copies: dict[str, list[Copy]] = defaultdict(list)
-    starts = demand.starts()
+    wanted = catalog.wanted()
+    starts = starting.starts(learned.shown(), (definition for definition, _ in wanted))
     for r in models.Replica.objects.all():
         copies[r.model].append(
             Copy(
@@ -90,10 +91,10 @@ def model_states() -> dict[str, ModelState]:
             )
         )
     found: dict[str, ModelState] = {}
-    for d, stopped in catalog.wanted():
+    for d, stopped in wanted:
         if d.external is None:
-            wanted = core.WantedModel(d, stopped)
-            count = scale.count(wanted, core.Demand(), now, settings.serving, zone=zone, running=False)
+            model = core.WantedModel(d, stopped)
+            count = scale.count(model, core.Demand(), now, settings.serving, zone=zone, running=False)
             found[d.name] = model_state(d.name, count, copies[d.name], now, starts.get(d.name))
     return found
 

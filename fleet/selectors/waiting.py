@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from agent.wire.reason import Reason
 from catalog.core.definition import Definition
 from fleet import models
-from fleet.core import swap
+from fleet.core import starting, swap
 from fleet.core.demand import wants
 from fleet.core.replica import State
 from fleet.core.world import Demand
-from fleet.selectors import demand
+from fleet.selectors import demand, learned
 from fleet.selectors.world import stamp
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import FleetSettings
@@ -27,18 +27,18 @@ def on_demand(definition: Definition) -> tuple[Reason, ...]:
         return ()
     rows = list(models.Replica.objects.filter(model=name))
     told, now, settings = demand.read(time.time()), time.time(), cluster_settings.in_force().fleet
-    asked = told.demand.get(name, Demand())
+    asked, start_s = told.demand.get(name, Demand()), starting.start_s(learned.shown(), definition)
     ready = next((r for r in rows if r.state == State.READY), None)
     pending = next((r for r in rows if r.state == State.PENDING and r.held_by), None)
     if ready is not None:
         why = wants(asked, scaling.idle_timeout_s, now, heard=told.heard) or "it goes now: nobody has asked for it"
         answer = Reason("serving", f"{name} serves, loaded on demand: {why}", f"llmgw scale {name} --min 1")
-        safe = _safe(ready, settings, demand.starts().get(name), now)
+        safe = _safe(ready, settings, start_s, now)
         return (answer, *safe, *_last_eviction(name))
     if pending is not None:
         return (
             Reason("waits_for_card", f"{name} does not serve: {pending.reason}", f"llmgw why {pending.held_by}"),
-            *_when(pending, demand.starts().get(name), now),
+            *_when(pending, start_s, now),
             *_asks(asked, now, name),
             Reason("turns", _rules(settings), "llmgw config set fleet.swap_max_wait_s SECONDS"),
             *_last_eviction(name),
@@ -46,7 +46,7 @@ def on_demand(definition: Definition) -> tuple[Reason, ...]:
     if not any(r.state in (State.PENDING, State.STARTING, State.LOADING, State.BACKOFF, State.PARKED) for r in rows):
         sentence = f"{name} does not run: it loads on demand, and nobody asks for it; the next request starts it"
         keep = f"llmgw scale {name} --min 1"
-        return (Reason("idle", sentence, keep), *_took(demand.starts().get(name)), *_last_eviction(name))
+        return (Reason("idle", sentence, keep), *_took(start_s), *_last_eviction(name))
     return ()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.rehearsal import figures
 from agent.rehearsal.values import SMALL
+from fleet.core import starting
 from fleet.core.world import WantedModel, World
 from fleet.selectors.world import load_wanted, load_world
 from gateway.models import Usage
@@ -86,6 +87,7 @@ def rehearse(
     """The table: as it was measured, as it would have been by the same model of queues, and as it would be."""
     version, document = cluster_settings.current()
     world, wanted = load_world(now), load_wanted()
+    world = replace(world, starts=starting.starts(world.shown, (w.definition for w in wanted)))
     present = {w.name: w.definition for w in wanted if w.definition.profiles}
     change = overlays.read(raw, document, present, frozenset(n.id for n in world.nodes))
     begin = now - days * 86400

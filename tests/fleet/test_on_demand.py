@@ -16,7 +16,8 @@ from agent.wire.shard import ShardState
 from catalog import selectors as catalog
 from catalog.models import Model
 from fleet import listening, models, nudges, passes, selectors
-from fleet.actions import asking
+from fleet.actions import asking, learning
+from fleet.core.learned import KEPT
 from fleet.core.world import Demand
 from fleet.selectors import demand as reading
 from fleet.selectors import telling
@@ -86,7 +87,7 @@ def test_a_swap_from_the_first_request_to_the_other_model_ready() -> None:
 
     alpha = served("alpha")
     assert alpha.state == "ready"
-    assert models.Start.objects.get().model == "alpha"
+    assert "alpha" in selectors.starts()
     say(alpha=words.Asked(in_flight=1, asked_s=0.0), beta=WAITS)
     passes.run()
     beta = models.Replica.objects.get(model="beta")
@@ -205,9 +206,9 @@ def test_starts_are_learned_from_the_last_few() -> None:
     for seconds in (10, 20, 30, 40, 50, 60):
         models.Replica.objects.update(placed_at=timezone.now() - timedelta(seconds=seconds))
         alpha.refresh_from_db()
-        asking.started(alpha, timezone.now())
-    assert models.Start.objects.count() == asking.KEPT_STARTS
-    assert reading.starts()["alpha"] == pytest.approx(40, abs=1)
+        learning.started(alpha, timezone.now())
+    assert len(models.Learned.objects.get(kind="start").recent) == KEPT
+    assert selectors.starts()["alpha"] == pytest.approx(40, abs=1)
     assert parts.models().models["alpha"].start_s == pytest.approx(40, abs=1)
 
 

@@ -6,6 +6,7 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   model M stopped | model M removed | load M REPLICAS
                                   restart M [in-place]
                                   asked M [waiting=] [busy=] [refused] [nobody] | unheard | quiet R | starts M SECONDS
+                                  took M GIB on CLASS (of each card)
                                   system stopped [note] | system started | at WEEKDAY HH:MM
                                   facility rack|row|pdu NAME [held] [cap=WATTS]
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
@@ -37,6 +38,7 @@ from agent.wire.shard import Profile, ShardSpec, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling, Window
 from catalog.core.scaling import DAYS
 from fleet.core import plan as steps
+from fleet.core.learned import Known, key
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
 from fleet.core.simulate import apply
@@ -151,6 +153,8 @@ class Stage:
                 self.world = replace(self.world, quiet=self.world.quiet | {name})
             case ["starts", name, seconds]:
                 self.world = replace(self.world, starts={**self.world.starts, name: float(seconds)})
+            case ["took", name, gib, "on", gpu_class]:
+                self._took(name, int(gib) * GIB, gpu_class)
             case ["system", word, *note]:
                 self.world = replace(self.world, serving=ServingSettings(word == "stopped", " ".join(note)))
             case ["at", day, clock]:
@@ -179,6 +183,11 @@ class Stage:
         if "nobody" in words:
             demand = Demand(last_asked=before.last_asked)
         self.world = replace(self.world, demand={**self.world.demand, name: demand})
+
+    def _took(self, name: str, held: int, gpu_class: str) -> None:
+        kind = key(self.models[name].definition.profiles[0].run, "starter:tiny", "")
+        classes = {**self.world.shown.get(kind, {}), gpu_class: Known(card_bytes=held, runs=3)}
+        self.world = replace(self.world, shown={**self.world.shown, kind: classes})
 
     def play(self) -> list[str]:
         found = plan(self.world, self.models.values(), self.now)
@@ -266,7 +275,7 @@ class Stage:
         else:
             run = Profile(
                 "cpu",
-                "vllm" if int(options.get("nodes", 1)) > 1 else "llamacpp",
+                options.get("engine", "vllm" if int(options.get("nodes", 1)) > 1 else "llamacpp"),
                 cpu_cores=int(options.get("cores", 1)),
                 memory_bytes=int(options.get("memory", 1)) * GIB,
                 gpus=int(options.get("gpus", 0)),

@@ -22,6 +22,10 @@ class Command(BaseCommand):
         answer(lambda: selectors.explain_placement(options["model"]), _show, options["as_json"])
 
 
+MOST = 5
+"""Commands that are shown: in a large cluster each node has its own."""
+
+
 def _show(found: dict[str, Any]) -> None:
     print(f"{found['answer']}\n")
     rows = [
@@ -42,6 +46,10 @@ def _show(found: dict[str, Any]) -> None:
         print("\nover several nodes:")
         rows = [{**g, "verdict": g["sentence"] if not g["nodes"] else "fits"} for g in found["fabrics"]]
         table(rows, ("fabric", "kind", "profile", "wanted", "fitting", "nodes", "verdict"))
+    commands = {r["command"]: None for c in found["candidates"] for r in c["reasons"] if r["command"]}
+    if commands and found["node"] is None:
+        print("\nto change that:")
+        print("\n".join(f"  {command}" for command in list(commands)[:MOST]))
     for profile, figures in found["learned"].items():
         if figures:
             said = ", ".join(f"{kind.replace('_', ' ')} {f['told']}" for kind, f in figures.items())
