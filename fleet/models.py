@@ -196,6 +196,8 @@ class Shard(models.Model):
     since = models.DateTimeField(null=True)
     reason = models.TextField(blank=True)
     last_words = models.JSONField(default=list)
+    cause = models.CharField(max_length=20, blank=True, default="")
+    """Why it failed for want of a card's memory: see `agent.wire.shard`."""
     pid = models.PositiveIntegerField(null=True)
     address = models.CharField(max_length=80, blank=True)
     progress = models.FloatField(null=True)

@@ -10,6 +10,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.wire.shard import CACHE_MEMORY, CARD_HELD, GPU_MEMORY
+
 FAREWELL = "llmgw-launcher: "
 """Begins the one line with which our own launchers say why they end."""
 
@@ -27,15 +29,21 @@ class Exit:
     signal: int | None = None
 
 
+_CARD = (
+    # What ends for want of a card's memory, and whether the card or the room for the cache is what is too small.
+    (re.compile(r"No available memory for the cache blocks.*"), CACHE_MEMORY),
+    (re.compile(r"Free memory on device .*less than desired.*"), CARD_HELD),
+    (re.compile(r"CUDA out of memory.*|cudaMalloc failed: out of memory.*|.*hipErrorOutOfMemory.*"), GPU_MEMORY),
+)
+_MEANS = {
+    CACHE_MEMORY: "too little memory is left for the KV cache",
+    CARD_HELD: "the card's memory is held by another process",
+    GPU_MEMORY: "out of GPU memory",
+}
 _TOLD = (
-    # pattern of the decisive line → what it means; {line} is the line itself. First match of the first pattern wins.
+    # pattern of the decisive line → what it means; {0} is the line itself. First match of the first pattern wins.
+    *((pattern, f"{_MEANS[cause]}: {{0}}") for pattern, cause in _CARD),
     (re.compile(re.escape(FAREWELL) + r"(.*)"), "{1}"),
-    (re.compile(r"No available memory for the cache blocks.*"), "too little memory is left for the KV cache: {0}"),
-    (re.compile(r"Free memory on device .*less than desired.*"), "the card's memory is held by another process: {0}"),
-    (
-        re.compile(r"CUDA out of memory.*|cudaMalloc failed: out of memory.*|.*hipErrorOutOfMemory.*"),
-        "out of GPU memory: {0}",
-    ),
     (re.compile(r"std::bad_alloc.*|.*Cannot allocate memory.*|^MemoryError.*"), "out of the machine's memory: {0}"),
     (
         re.compile(r"couldn't bind HTTP server socket.*|.*[Aa]ddress already in use.*"),
@@ -61,6 +69,11 @@ def sentence(title: str, exit_: Exit, lines: Sequence[str], *, while_: str = "")
     """`llama.cpp ended with status 1 while loading: the model cannot be loaded: …`"""
     cause = _cause(exit_, lines)
     return f"{title} {_ending(exit_)}{f' while {while_}' if while_ else ''}{f': {cause}' if cause else ''}"
+
+
+def card_cause(lines: Sequence[str]) -> str | None:
+    """What of a card's memory was wanting, where that is why: see `agent.wire.shard`."""
+    return next((cause for pattern, cause in _CARD for line in lines if pattern.search(line)), None)
 
 
 def _ending(exit_: Exit) -> str:

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from agent.core import cards, smi
+from agent.core.holders import Holder, InUse
 from agent.node import counters, gpus
 from agent.node.nvml import Cards
 from agent.wire.facts import INSTANCES, GpuFacts, GpuFigures
@@ -94,6 +95,29 @@ class CardWatch:
         self._held = (now, found)
         return found
 
+    def use(self, devices: Collection[int], within_s: float) -> tuple[InUse, ...] | None:
+        """What of each device is not free now, and by whom; None where nobody tells in time. A card that computes in
+        the machine's own memory is left out."""
+        if self._missing:
+            return None
+        try:
+            held, free = self._asked("use", self._look_at_use).result(within_s)
+        except (Late, gpus.NotTold):
+            return None
+        known = {gpu.index: gpu for gpu in (self._known or self.cards(within_s)).gpus or ()}
+        if held is None or any(d not in known for d in devices):
+            return None
+        return tuple(
+            InUse(
+                device,
+                known[device].memory_bytes,
+                free.get(device),
+                tuple(Holder(pid, None, size) for pid, size in held.get(device, {}).items()),
+            )
+            for device in devices
+            if not known[device].unified
+        )
+
     def names(self, devices: Collection[int], within_s: float) -> tuple[str, ...] | None:
         """As `CUDA_VISIBLE_DEVICES` names them; None where an instance's id is not known."""
         if all(d < INSTANCES for d in devices):
@@ -125,6 +149,10 @@ class CardWatch:
         if ids != self._near_of or again:
             self._near, self._near_of, self._near_at = gpus.topology(self._smi), ids, self._clock()
         return replace(told, gpus=tuple(gpus.placed(gpu, self._near, self._root) for gpu in told.gpus))
+
+    def _look_at_use(self) -> tuple[dict[int, dict[int, int | None]] | None, dict[int, int | None]]:
+        figures = gpus.figures(self._smi) or ()
+        return gpus.held(self._smi), {f.index: f.memory_free_bytes for f in figures}
 
     def _measure(self) -> None:
         began = self._clock()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from agent.core.holders import InUse
 from agent.core.last_words import Exit
 from agent.core.proc import Mark
 from agent.core.readiness import Response
@@ -87,6 +88,10 @@ class Host(Protocol):
     def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
         """What `processes` hold on each of the cards, in bytes: 0 nothing, None something whose size the driver does
         not tell. None for the whole when it cannot be told. Slow."""
+        ...
+
+    def device_use(self, devices: Collection[int]) -> tuple[InUse, ...] | None:
+        """What of each of the cards is not free, and who holds it. None when that cannot be told. Slow."""
         ...
 
     def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:

@@ -10,9 +10,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agent.core import cards, proc
+from agent.core.holders import InUse
 from agent.core.last_words import Exit
 from agent.core.readiness import Response
 from agent.node import probe
@@ -172,6 +174,12 @@ class LinuxHost:
         strangers = any(not Path(f"/proc/{pid}").exists() for d in devices if found[d] == 0 for pid in held[d])
         return None if strangers else found
 
+    def device_use(self, devices: Collection[int]) -> tuple[InUse, ...] | None:
+        found = self._cards.use(devices, _LOOK_S)
+        if found is None:
+            return None
+        return tuple(replace(u, holders=tuple(replace(h, name=_name(h.pid)) for h in u.holders)) for u in found)
+
     def device_names(self, devices: Collection[int]) -> tuple[str, ...] | None:
         return self._cards.names(devices, _LOOK_S)
 
@@ -221,6 +229,12 @@ def reap() -> None:
 
 def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _name(pid: int) -> str | None:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip() or None
+    return None
 
 
 def _stat(pid: int) -> proc.Stat | None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.core import gang
+from agent.core import gang, holders
 from agent.core.converge import Held
-from agent.core.last_words import Exit, sentence
+from agent.core.last_words import Exit, card_cause, sentence
 from agent.core.readiness import Found, Verdict
 from agent.core.work_trace import WorkTrace
 from agent.node import launching, logs, shardfile
@@ -23,7 +23,7 @@ from agent.node.ending import end
 from agent.node.host import Identity, Process
 from agent.node.launching import CannotStart, Died
 from agent.node.shardfile import Ended, ShardFile
-from agent.wire.shard import DeviceMemory, ShardObserved, ShardState, Took
+from agent.wire.shard import CARD_HELD, DeviceMemory, ShardObserved, ShardState, Took
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -44,6 +44,7 @@ class ShardRun:
         self.state = ShardState.STARTING
         self._reason: str | None = None
         self._last_words: tuple[str, ...] | None = None
+        self._cause: str | None = None
         self._since = record.since or ctx.clock.wall()
         self._progress: float | None = None
         self.told: ShardState | None = None
@@ -96,6 +97,7 @@ class ShardRun:
             model=spec.model,
             devices_memory=None if over else self.devices_memory,
             took=self.record.took if self.record.took != Took() else None,
+            cause=self._cause if self.state is ShardState.FAILED else None,
         )
 
     def begin(self) -> None:
@@ -116,6 +118,7 @@ class ShardRun:
         """It ended before this agent came, or while no agent was here."""
         self.state = ShardState(ended.state)
         self._reason, self._last_words, self._since = ended.sentence, ended.last_words or None, ended.at
+        self._cause = ended.cause
 
     def own(self, store_id: str) -> None:
         """It is that store's from now on. A note that cannot be written is made again by the next agent: the order
@@ -180,6 +183,7 @@ class ShardRun:
             starting.result()
         except CannotStart as e:
             await self._end_all(grace_s=0)
+            self._cause = e.cause
             self._finish(ShardState.FAILED, str(e), self._tail() if processes else (), "cannot_start")
             return
         except Died as e:
@@ -297,7 +301,23 @@ class ShardRun:
         if self.record.spec.world_size > 1:
             title = f"{title}, rank {self.record.spec.rank},"
         await self._end_all(grace_s=0)
-        self._finish(ShardState.FAILED, sentence(title, exit_, lines, while_=before), lines, "ended", died)
+        words = sentence(title, exit_, lines, while_=before)
+        if (wanting := card_cause(lines)) is not None:
+            self._cause, held = await self._wanting(wanting)
+            words += f"; {held}" if held else ""
+        self._finish(ShardState.FAILED, words, lines, "ended", died)
+
+    async def _wanting(self, cause: str) -> tuple[str | None, str]:
+        """Of a death for want of a card's memory: whether somebody else had it, and who. The cause stays open where
+        that cannot be told: then the same start may succeed another time."""
+        found = await asyncio.to_thread(self._ctx.host.device_use, self.record.spec.devices)
+        if not found:
+            return None, ""
+        others = holders.occupied(replace(one, free_bytes=None) for one in found)
+        if others:
+            return CARD_HELD, holders.told(others)
+        open_ = cause == CARD_HELD or holders.occupied(found)  # not given back yet, or had by one that is not shown
+        return (None if open_ else cause), ""
 
     async def _end_all(self, grace_s: float | None = None) -> None:
         spec = self.record.spec
@@ -380,7 +400,8 @@ class ShardRun:
     ) -> None:
         self._told(code or ("failed" if state is ShardState.FAILED else ""))
         self._last_words = lines or None
-        ended = Ended(state.value, reason, lines, self._ctx.clock.wall() if since is None else since)
+        at = self._ctx.clock.wall() if since is None else since
+        ended = Ended(state.value, reason, lines, at, self._cause)
         self.record = replace(self.record, ended=ended)
         try:
             launching.save(self._ctx, self.record)

@@ -27,6 +27,7 @@ class Ended:
     sentence: str
     last_words: tuple[str, ...] = ()
     at: float = 0.0
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

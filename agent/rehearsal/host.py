@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from agent.core.holders import Holder, InUse
 from agent.core.last_words import Exit
 from agent.core.proc import MARKER, Mark
 from agent.core.readiness import Response
@@ -137,6 +138,12 @@ class PretendedHost:
         names = {c.index: c.uuid or str(c.index) for c in self.cards}
         return tuple(names[d] for d in devices) if all(d in names for d in devices) else None
 
+    def device_use(self, devices: Collection[int]) -> tuple[InUse, ...] | None:
+        cards = {c.index: c for c in self.cards}
+        if any(d not in cards for d in devices):
+            return None
+        return tuple(self._use(cards[d]) for d in devices)
+
     def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
         mine = [self.engines[i] for i in tuple(processes) if i in self.engines]
         return {d: self.held(d) if any(d in e.spec.devices for e in mine) else 0 for d in devices}
@@ -159,6 +166,12 @@ class PretendedHost:
         card = next((c for c in self.cards if c.index == device), None)
         held = any(device in e.spec.devices and e.loaded for e in tuple(self.engines.values()))
         return int((card.memory_bytes or 0) * (1 - _LEFT)) if card is not None and held else 0
+
+    def _use(self, card: GpuFacts) -> InUse:
+        size, held = card.memory_bytes, self.held(card.index)
+        here = [e for e in tuple(self.engines.values()) if card.index in e.spec.devices and e.loaded]
+        free = None if size is None else size - held
+        return InUse(card.index, size, free, tuple(Holder(e.identity.pid, "engine", held) for e in here))
 
     def lose(self) -> tuple[str, ...]:
         """The power is gone: everything that ran is over, and the next start is another one."""

@@ -141,6 +141,11 @@ class Took:
     """From there to ready."""
 
 
+GPU_MEMORY, CACHE_MEMORY, CARD_HELD = "gpu_memory", "cache_memory", "card_held"
+"""Why a start failed for want of a card's memory: weights or working memory, or what is left for the KV cache, do not
+fit though nobody else has the card; or somebody else holds it."""
+
+
 class ShardState(StrEnum):
     """A shard's life on a node. `LOADING`: the process answers, the weights are not yet in."""
 
@@ -179,3 +184,5 @@ class ShardObserved:
     model: str | None = None
     devices_memory: tuple[DeviceMemory, ...] | None = None
     took: Took | None = None
+    cause: str | None = None
+    """Of a failure, where it is one of those that are named above."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
+from agent.wire.facts import NodeFacts
 from agent.wire.messages import Report
-from agent.wire.shard import ShardObserved, ShardState
+from agent.wire.shard import CARD_HELD, ShardObserved, ShardState
 from fleet import events, models, spans
 from fleet.actions import learning
 from fleet.core import cards
@@ -76,7 +77,7 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> None
     changes: dict[str, Any] = {
         "facts": facts,
         "agent_version": message.facts.agent_version or node.agent_version,
-        "foreign": _held_by_others(node, message),
+        "foreign": _held_by_others(node, message.facts),
         "memory_free_bytes": message.facts.memory_free_bytes,
         "disk_free_bytes": message.facts.disk_free_bytes,
         "generation": node.generation,
@@ -91,9 +92,11 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> None
     _shards(node, message.shards, full=True, foreign=foreign, now=now)
 
 
-def _held_by_others(node: models.Node, message: Report) -> dict[str, int]:
-    claimed = set(node.claims.values_list("device", flat=True))
-    return {str(d): held for d, held in cards.foreign(message.facts.gpus or (), claimed).items()}
+def _held_by_others(node: models.Node, facts: NodeFacts) -> dict[str, int]:
+    """A card from which a start was kept by somebody else's memory is nobody's until it is tried again."""
+    kept_off = Q(shard__replica__state=core.State.BACKOFF, shard__replica__reason_code=CARD_HELD)
+    claimed = set(node.claims.exclude(kept_off).values_list("device", flat=True))
+    return {str(d): held for d, held in cards.foreign(facts.gpus or (), claimed).items()}
 
 
 def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation: int | None) -> None:
@@ -208,6 +211,7 @@ def _write(row: models.Shard, news: ShardObserved | None, now: datetime) -> bool
         row.observed = news.state.value
         row.observed_incarnation = news.incarnation
         row.reason = news.reason or ""
+        row.cause = news.cause or ""
         row.last_words = list(news.last_words or row.last_words)
         row.pid = news.pid
         row.address = news.address or ""
@@ -240,6 +244,7 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
             s.reason,
             s.node.node_id,
             s.since.timestamp() if s.since else None,
+            s.cause,
         )
         for s in shards
     ]
@@ -280,6 +285,10 @@ def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
         models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
     if moved and outcome.state is core.State.READY:
         learning.started(replica, now)
+    if outcome.reason_code == CARD_HELD:
+        for node in {s.node for s in shards if s.cause == CARD_HELD}:
+            node.foreign = _held_by_others(node, msgspec.convert(node.facts, NodeFacts))
+            node.save(update_fields=["foreign"])
     if outcome.state is core.State.PARKED:
         models.Claim.objects.filter(shard__replica=replica).delete()
     return {"fleet", "endpoints"} if moved else set()

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import comb
 
-from agent.wire.facts import GpuFacts, NodeFacts, device_name
+from agent.wire.facts import GpuFacts, NodeFacts, device_name, negligible_bytes
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
 from fleet.core.learned import Takes
@@ -23,9 +23,6 @@ Cards = tuple[GpuFacts, ...]
 
 _MOST_SETS = 2500
 """Sets that are all compared (four of sixteen cards are 1820); of more the best is searched for, and may be missed."""
-_FOREIGN_SHARE = 0.05
-_DRIVERS_OWN_BYTES = 1024**3
-"""A driver, an ECC reserve and a display hold some hundred MiB of a card that nobody uses."""
 
 
 def of(facts: NodeFacts) -> Cards | None:
@@ -103,7 +100,7 @@ def foreign(cards: Cards, claimed: Collection[int]) -> dict[int, int]:
             held = max(card.memory_bytes - card.memory_free_bytes, 0)
         else:
             held = sum(h.memory_bytes or 0 for h in card.holders or ())
-        if card.index not in claimed and held > max(_DRIVERS_OWN_BYTES, int((card.memory_bytes or 0) * _FOREIGN_SHARE)):
+        if card.index not in claimed and held > negligible_bytes(card.memory_bytes):
             found[card.index] = held
     return found
 

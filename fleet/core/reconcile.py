@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from agent.wire.reason import Reason
-from agent.wire.shard import ShardState
+from agent.wire.shard import CARD_HELD, ShardState
 from fleet.core import adoption, placement, rolling, room, scale, swap
 from fleet.core.eviction import FREED, GETS, Held, Turns
 from fleet.core.plan import (
@@ -119,6 +119,9 @@ class _Pass:
                 self.steps.append(Stop(replica.id, reason) if len(replica.shards) > 1 else Lose(replica.id, reason))
                 return False
             return True
+        if replica.state is State.BACKOFF and self.world.synced and (others := self._held_by_others(replica)):
+            self.steps.append(Stop(replica.id, others))
+            return False
         due = replica.next_try_at is None or replica.next_try_at <= self.now
         if replica.state is State.BACKOFF and due and self._present(replica):
             ports = tuple(self._another_port(s.node, s.port) for s in replica.shards)
@@ -359,6 +362,13 @@ class _Pass:
 
     def _any_node(self, replica: ReplicaView, test: Callable[[NodeView], bool]) -> bool:
         return any(test(n) for s in replica.shards if (n := self.nodes.get(s.node)) is not None)
+
+    def _held_by_others(self, replica: ReplicaView) -> Reason | None:
+        """It was kept from a card that others hold, and still do: it is placed anew, where there is another."""
+        if replica.reason_code != CARD_HELD:
+            return None
+        held = any(d in self.nodes[s.node].foreign for s in replica.shards if s.node in self.nodes for d in s.devices)
+        return Reason(CARD_HELD, replica.reason) if held else None
 
     def _ended_while_away(self, replica: ReplicaView) -> bool:
         gone = all(s.observed in (None, ShardState.STOPPED, ShardState.FAILED) for s in replica.shards)

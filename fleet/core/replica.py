@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.wire.shard import ShardState
+from agent.wire.shard import CACHE_MEMORY, GPU_MEMORY, ShardState
 from llmgw.cluster.core.settings import FleetSettings
 
 
@@ -44,6 +44,12 @@ ORDERED = PLACED | {State.LOST}
 silent for a while, and when it is heard again that decides."""
 ALIVE = frozenset({ShardState.FETCHING, ShardState.STARTING, ShardState.LOADING, ShardState.READY})
 
+TOO_SMALL = frozenset({GPU_MEMORY, CACHE_MEMORY})
+_HELPS = (
+    "the same start would end so again on this card, and is not tried: what helps is less context, fewer requests at "
+    "once, more cards or larger ones"
+)
+
 _WORST = (
     ShardState.FAILED,
     ShardState.STOPPED,
@@ -65,6 +71,8 @@ class Rank:
     node: str = ""
     since: float | None = None
     """When its state began, by its node's clock."""
+    cause: str = ""
+    """Of a failure for want of a card's memory: see `agent.wire.shard`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +112,9 @@ def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: fl
             return _died_earlier(seen, ranks)  # what is left is being ended: the next try begins all ranks anew
         broken = _broken(seen, ranks)
         if broken is not None and seen.state is State.DRAINING:
-            return Outcome(State.STOPPING, broken, "failed_while_draining")
+            return Outcome(State.STOPPING, broken[0], "failed_while_draining")
         if broken is not None:
-            return failed(seen, broken, settings, now)
+            return failed(seen, broken[0], settings, now, broken[1])
     current = [r for r in ranks if r.observed is not None and (r.incarnation or 1) >= seen.incarnation]
     if not current:
         return None
@@ -115,7 +123,7 @@ def observed(seen: Seen, ranks: Sequence[Rank], settings: FleetSettings, now: fl
         case ShardState.FAILED if seen.state is State.DRAINING:
             return Outcome(State.STOPPING, worst.reason, "failed_while_draining")
         case ShardState.FAILED:
-            return None if seen.state is State.BACKOFF else failed(seen, worst.reason, settings, now)
+            return None if seen.state is State.BACKOFF else failed(seen, worst.reason, settings, now, worst.cause)
         case ShardState.READY if len(current) == len(ranks):
             target = State.READY
         case ShardState.LOADING | ShardState.READY:
@@ -135,15 +143,16 @@ def together(state: State, ranks: int) -> bool:
     return state in ORDERED and not (state is State.BACKOFF and ranks > 1)
 
 
-def _broken(seen: Seen, ranks: Sequence[Rank]) -> str | None:
-    """Why the ranks are no replica any more: the dead one's words. One that its node began and no longer knows is as
-    dead as one that failed."""
+def _broken(seen: Seen, ranks: Sequence[Rank]) -> tuple[str, str] | None:
+    """Why the ranks are no replica any more: the dead one's words and its cause. One that its node began and no longer
+    knows is as dead as one that failed."""
     begun = [(n, r) for n, r in enumerate(ranks) if r.incarnation is not None and r.incarnation >= seen.incarnation]
     dead = [(n, r) for n, r in begun if r.observed is ShardState.FAILED]
     if dead:
-        return _words(*min(dead, key=lambda nr: (nr[1].since or 0.0, nr[0])))
+        first = min(dead, key=lambda nr: (nr[1].since or 0.0, nr[0]))
+        return _words(*first), first[1].cause
     gone = next(((n, r) for n, r in begun if r.observed is None), None)
-    return f"{_where(*gone)} is no longer there" if gone is not None else None
+    return (f"{_where(*gone)} is no longer there", "") if gone is not None else None
 
 
 def _died_earlier(seen: Seen, ranks: Sequence[Rank]) -> Outcome | None:
@@ -155,7 +164,8 @@ def _died_earlier(seen: Seen, ranks: Sequence[Rank]) -> Outcome | None:
     for number, rank in enumerate(ranks):
         current = rank.observed is ShardState.FAILED and (rank.incarnation or 0) >= seen.incarnation
         if current and rank.since is not None and rank.since < blamed.since:
-            return Outcome(State.BACKOFF, _words(number, rank), "start_failed", seen.failures, seen.next_try_at)
+            code = rank.cause or "start_failed"
+            return Outcome(State.BACKOFF, _words(number, rank), code, seen.failures, seen.next_try_at)
     return None
 
 
@@ -167,13 +177,16 @@ def _where(number: int, rank: Rank) -> str:
     return f"rank {number}{f' on {rank.node}' if rank.node else ''}"
 
 
-def failed(seen: Seen, reason: str, settings: FleetSettings, now: float) -> Outcome:
-    """Back-off, doubled with each failure in a row; parked, with the reason, after the last one."""
+def failed(seen: Seen, reason: str, settings: FleetSettings, now: float, cause: str = "") -> Outcome:
+    """Back-off, doubled with each failure in a row; parked, with the reason, after the last one. A start for which the
+    card is too small is parked at once: nobody else has the card, and the next one would end as it did."""
     served = seen.state is State.READY and seen.since is not None and now - seen.since >= settings.healthy_s
     failures = 1 if served else seen.failures + 1
     words = reason or "the engine ended without a word"
+    if cause in TOO_SMALL and seen.state in (State.STARTING, State.LOADING):
+        return Outcome(State.PARKED, f"{words}; {_HELPS}", cause, failures)
     if failures >= settings.park_after:
         sentence = f"{failures} starts in a row failed; the last: {words}"
         return Outcome(State.PARKED, sentence, "parked", failures)
     wait_s = min(settings.backoff_first_s * 2 ** (failures - 1), settings.backoff_most_s)
-    return Outcome(State.BACKOFF, words, "start_failed", failures, now + wait_s)
+    return Outcome(State.BACKOFF, words, cause or "start_failed", failures, now + wait_s)

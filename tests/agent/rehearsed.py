@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.core.holders import InUse
 from agent.core.last_words import Exit
 from agent.core.proc import MARKER, Mark
 from agent.core.readiness import Response
@@ -76,6 +77,9 @@ class PretendedHost:
         return tuple(map(str, devices))
 
     def device_memory(self, devices: Collection[int], processes: Iterable[Identity]) -> Mapping[int, int | None] | None:
+        return None
+
+    def device_use(self, devices: Collection[int]) -> tuple[InUse, ...] | None:
         return None
 
     def port_problem(self, host: str, port: int) -> str | None:

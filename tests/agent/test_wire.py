@@ -96,6 +96,7 @@ OBSERVED = ShardObserved(
     model="tiny",
     devices_memory=(DeviceMemory(0, 41_000_000_000),),
     took=Took(1.5, 2.5, 30.25),
+    cause="gpu_memory",
 )
 FACTS = NodeFacts(
     hostname="n1",
