@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable
 
 import msgspec
@@ -95,6 +95,19 @@ class Figures:
         series = self.series(metric, labels)
         series[0] += value
         series[1 + bisect_left(metric.buckets, value)] += 1
+
+    def observe_all(self, metric: Metric, values: Iterable[float], labels: Labels = ()) -> None:
+        ordered = sorted(values)
+        if not ordered:
+            return
+        series = self.series(metric, labels)
+        series[0] += sum(ordered)
+        counted = 0
+        for i, bound in enumerate(metric.buckets):
+            within = bisect_right(ordered, bound, counted)
+            series[1 + i] += within - counted
+            counted = within
+        series[-1] += len(ordered) - counted
 
     def state(self, component: str, at: float) -> State:
         return State(

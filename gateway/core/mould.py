@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import re
 
+from gateway.core.framing import LONGEST, SIZES
+
 _TEXT = re.compile(rb'(?:content|text|reasoning|arguments)": ?"')
+_ODD = re.compile(rb'["\n\r]|\\\Z')
+"""What no text is that is nothing but text."""
+_NEVER = 1 << 60
+"""Bytes: no event is as long."""
 _TRIES = 8
 """Events that were of no use in vain, after which no more are tried: those of this stream differ elsewhere."""
 
@@ -17,24 +23,48 @@ _TRIES = 8
 class Mould:
     """Of one stream."""
 
-    __slots__ = ("_cast_head", "_cast_tail", "_changes", "_first", "_head", "_last", "_least", "_tail", "_tries")
+    __slots__ = ("_cast_head", "_cast_tail", "_changes", "_end", "_first", "_head", "_last", "_tail", "_tries")
 
     def __init__(self) -> None:
-        self._head = self._tail = self._cast_head = self._cast_tail = b""  # which no first byte is
-        self._first = self._last = 1
-        self._least = 2
+        self._head = self._tail = self._end = self._cast_head = self._cast_tail = b""
+        self._first = self._last = _NEVER
         self._changes = False
         self._tries = _TRIES
 
     def cast(self, event: bytes) -> bytes | None:
         """What becomes of `event`; None where it is not like the last one that was taken as a pattern."""
-        if len(event) < self._least or event[: self._first] != self._head or event[-self._last :] != self._tail:
-            return None
-        text = event[self._first : -self._last]
-        if b'"' in text or b"\n" in text or b"\r" in text or text[-1:] == b"\\":
+        first, last = self._first, len(event) - self._last
+        if (
+            first > last
+            or not event.startswith(self._head)
+            or not event.endswith(self._tail)
+            or _ODD.search(event, first, last) is not None
+        ):
             return None
         self._tries = _TRIES
-        return self._cast_head + text + self._cast_tail if self._changes else event
+        return self._cast_head + event[first:last] + self._cast_tail if self._changes else event
+
+    def chunk(self, data: bytes) -> bytes | None:
+        """`cast` of an event that is alone in an HTTP chunk, as `data` must be whole, in a chunk again."""
+        size = len(data)
+        if size > LONGEST:
+            return None
+        frame = SIZES[size]
+        at = len(frame)
+        first, last = at + self._first, size - self._last - 2
+        if (
+            first > last
+            or not data.startswith(frame)
+            or not data.startswith(self._head, at)
+            or not data.endswith(self._end)
+            or _ODD.search(data, first, last) is not None
+        ):
+            return None
+        self._tries = _TRIES
+        if not self._changes:
+            return data
+        left = self._cast_head + data[first:last] + self._cast_tail
+        return b"%x\r\n%b\r\n" % (len(left), left)
 
     def take(self, event: bytes, became: bytes) -> None:
         """`event`, of which `became` was left, is the pattern from now on; outside its texts it has no more to say."""
@@ -47,7 +77,7 @@ class Mould:
         start, end = found.end(), event.find(b'"', found.end())
         if end < 0 or event[end - 1 : end] == b"\\":
             return
-        self._head, self._tail = event[:start], event[end:]
-        self._first, self._last, self._least = start, len(event) - end, len(event) - end + start
+        self._head, self._tail, self._end = event[:start], event[end:], event[end:] + b"\r\n"
+        self._first, self._last = start, len(event) - end
         self._cast_head, self._cast_tail = became[: left.end()], became[left.end() + end - start :]
         self._changes = event != became

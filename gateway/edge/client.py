@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gateway.core.errors import GatewayError, TooLarge, TooSlow
 
@@ -99,6 +99,10 @@ class Client(ABC):
         """`send` at once; False, and nothing is sent, where that is to be waited for. `framed`: the same as an HTTP
         chunk, for who sends such."""
         return False
+
+    def chunks(self) -> Callable[[bytes], bool] | None:
+        """`push` of nothing but whole HTTP chunks, for an answer that is sent in such; None where it is not."""
+        return None
 
     @abstractmethod
     async def close(self, data: bytes = b"") -> None:

@@ -7,6 +7,7 @@ the client is gone; to the rest of uvicorn it looks like one of its own request-
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -32,6 +33,7 @@ class DirectClient(Client):
         "_expects",
         "_flow",
         "_late",
+        "_opening",
         "_passed_by",
         "_pieces",
         "_protocol",
@@ -71,6 +73,8 @@ class DirectClient(Client):
         self._passed_by = False
         """The parser did not see all of the body."""
         self._watched = False
+        self._opening = b""
+        """The head of an opened answer, which leaves with its first piece."""
         self.task: asyncio.Task[None] | None = None
         """Which serves it."""
 
@@ -206,7 +210,7 @@ class DirectClient(Client):
     async def open(self, status: int, headers: Headers) -> None:
         self.opened = True
         end = b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"
-        self._write([self._head(status, headers, end)])
+        self._opening = self._head(status, headers, end)
 
     async def send(self, data: bytes) -> None:
         while not self.push(data):
@@ -215,14 +219,31 @@ class DirectClient(Client):
     def push(self, data: bytes, framed: bytes = b"") -> bool:
         if self._flow.write_paused:
             return False
-        if data and not self.disconnected:
-            self._transport.write((framed or b"%x\r\n%b\r\n" % (len(data), data)) if self._chunked else data)
+        if data:
+            self._piece((framed or b"%x\r\n%b\r\n" % (len(data), data)) if self._chunked else data)
+        return True
+
+    def _piece(self, data: bytes) -> None:
+        opening, self._opening = self._opening, b""
+        if not self.disconnected:
+            self._transport.write(opening + data if opening else data)
+
+    def chunks(self) -> Callable[[bytes], bool] | None:
+        return self._pass_on if self._chunked and not self._opening else None
+
+    def _pass_on(self, chunk: bytes) -> bool:
+        if self._flow.write_paused:
+            return False
+        if not self.disconnected:
+            self._transport.write(chunk)
         return True
 
     async def close(self, data: bytes = b"") -> None:
-        await self.send(data)
+        while self._flow.write_paused:
+            await self._flow.drain()
         if self._chunked:
-            self._write([b"0\r\n\r\n"])
+            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
+        self._piece(data)
         self._end()
 
     def _head(self, status: int, headers: Headers, end: bytes) -> bytes:

@@ -85,6 +85,7 @@ class EdgeFigures:
         self._values: dict[str, set[str]] = {}
         self._alike: dict[tuple[str, str, str, int], Alike] = {}
         """Since the last fold; each holds its scope, so that no other has the same id meanwhile."""
+        self._gaps: dict[str, list[float]] = {}
 
     def retried(self, model: str) -> None:
         self.figures.add(series.RETRIES, (model,))
@@ -127,8 +128,15 @@ class EdgeFigures:
             found = self._alike[key] = Alike(self.figures, model, endpoint, outcome, scope)
         return found
 
+    def gaps(self, model: str) -> list[float]:
+        """For the seconds between two pieces of its streams, one after the other: they are told into buckets later."""
+        return self._gaps.setdefault(model, [])
+
     def fold(self) -> None:
         """Once a second: what was gathered becomes figures."""
+        for model, gaps in self._gaps.items():
+            self.figures.observe_all(series.INTER_TOKEN, gaps, (model,))
+            gaps.clear()
         gathered, self._alike = self._alike, {}
         for found in gathered.values():
             found.fold(self.figures)

@@ -88,6 +88,9 @@ class Overheard:
             self._keeping.hear(data)
         return sent
 
+    def chunks(self) -> None:
+        """Each piece must be heard."""
+
     async def close(self, data: bytes = b"") -> None:
         self._keeping.hear(data)
         await self._client.close(data)

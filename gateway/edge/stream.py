@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from gateway.core.retry import Failure, Kind
 from gateway.core.sieve import DONE, GARBAGE, Broken, Sieve, reported
 from gateway.edge.upstream import UpstreamError
 from gateway.edge.waits import Waits, open_stream
-from llmgw import series
 
 if TYPE_CHECKING:
     from gateway.edge.exchange import Exchange
@@ -30,11 +28,13 @@ class Stream:
     __slots__ = (
         "_capture",
         "_cast",
+        "_chunk",
         "_exchange",
-        "_gaps",
+        "_gap",
         "_heard_at",
         "_held",
         "_inflate",
+        "_pass_on_chunk",
         "_push",
         "_reader",
         "_ready",
@@ -54,9 +54,10 @@ class Stream:
         request = exchange.request
         assert request is not None
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
-        self._cast = self._sieve.mould.cast
+        self._cast, self._chunk = self._sieve.mould.cast, self._sieve.mould.chunk
         self._tally.finished = False
-        self._gaps = exchange.edge.metrics.figures.series(series.INTER_TOKEN, (exchange.known().name,))
+        self._pass_on_chunk: Callable[[bytes], bool] = _takes_none
+        self._gap = exchange.edge.metrics.gaps(exchange.known().name).append
         self._heard_at = 0.0
 
     async def run(self) -> Failure | None:
@@ -93,7 +94,7 @@ class Stream:
 
     async def _pass_on(self) -> Failure | None:
         waits, connection, deadline = self._waits, self._waits.connection, self._waits.deadline()
-        self._heard_at = time.perf_counter()
+        self._heard_at = time.monotonic()
         while True:
             ready, self._ready = self._ready, b""
             if self._sieve.done:
@@ -104,24 +105,44 @@ class Stream:
                 await self._exchange.client.send(ready)
             if connection.ended:
                 return await self._end()
-            if await connection.pour(self._take, deadline):
+            heard_at = self._heard_at
+            if await connection.pour(self._take, deadline, self._straight_through()):
                 deadline = waits.heard()
-            elif connection.poured_at:
-                deadline = waits.heard(connection.poured_at)
+            elif self._heard_at != heard_at:
+                deadline = waits.heard(self._heard_at)
             elif (failure := await waits.late()) is not None:
                 return await self._close(b"") if self._tally.finished else failure
             else:
                 deadline = waits.deadline()
+
+    def _straight_through(self) -> Callable[[bytes], bool] | None:
+        if self._inflate is not None or self._capture is not None:
+            return None
+        takes = self._exchange.client.chunks()
+        if takes is None:
+            return None
+        self._pass_on_chunk = takes
+        return self._straight
+
+    def _straight(self, data: bytes) -> bool:
+        """Whether `data` was an HTTP chunk with an event like those before it, and is on its way to the client."""
+        chunk = self._chunk(data)
+        if chunk is None or self._reader.kept or not self._pass_on_chunk(chunk):
+            return False
+        now = time.monotonic()
+        self._gap(now - self._heard_at)
+        self._heard_at = now
+        self._tally.events += 1
+        return True
 
     def _take(self, data: bytes, framed: bytes) -> bool:
         """A piece of the body, to the client at once, in the HTTP chunk that it came in (`framed`) where nothing of it
         changes. False where the task must wake: what is left to be sent lies in `_ready`."""
         if self._inflate is not None:
             data, framed = self._inflate(data), b""
-        now = time.perf_counter()
-        gap, self._heard_at = now - self._heard_at, now
-        self._gaps[0] += gap
-        self._gaps[1 + bisect_left(series.INTER_TOKEN.buckets, gap)] += 1
+        now = time.monotonic()
+        self._gap(now - self._heard_at)
+        self._heard_at = now
         tally, reader, sieve = self._tally, self._reader, self._sieve
         finished = sieve.finished
         if not reader.kept and (block := self._cast(data)) is not None:
@@ -221,3 +242,7 @@ class Stream:
         if not self._tally.content_sent and error.stale:
             raise error
         return Failure(Kind.RESET, f"the engine failed in the middle of its answer: {sentence}")
+
+
+def _takes_none(_: bytes) -> bool:
+    return False

@@ -30,6 +30,7 @@ ENDING_S = 0.25
 
 
 Take = Callable[[bytes, bytes], bool]
+Straight = Callable[[bytes], bool]
 
 
 class UpstreamError(Exception):
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_pool",
         "_size",
+        "_straight",
         "_take",
         "_timer",
         "_transport",
@@ -72,7 +74,6 @@ class Connection(asyncio.Protocol):
         "got_head",
         "headers",
         "idle_since",
-        "poured_at",
         "sending",
         "status",
     )
@@ -88,7 +89,8 @@ class Connection(asyncio.Protocol):
         self._expired = False
         self._used = False
         self._take: Take | None = None
-        self.idle_since = self.poured_at = 0.0
+        self._straight: Straight | None = None
+        self.idle_since = 0.0
         self.sending = False
         self._begin(False)
 
@@ -164,12 +166,11 @@ class Connection(asyncio.Protocol):
             if self._expired:
                 return None
 
-    async def pour(self, take: Take, deadline: float) -> bool:
+    async def pour(self, take: Take, deadline: float, straight: Straight | None = None) -> bool:
         """Hand each piece of the body to `take` the moment it comes, and where it came as one HTTP chunk, that as well
-        (`b""`: it did not), while the caller sleeps: until `take` returns
-        False or raises, or the body ends. False when the clock passed `deadline`, which the caller puts off by
-        `poured_at`, when the last piece came (0: none since)."""
-        self.poured_at = 0.0
+        (`b""`: it did not), while the caller sleeps: until `take` returns False or raises, or the body ends. What may
+        be a whole HTTP chunk goes to `straight` before all else, and where that returns True, nowhere else. False when
+        the clock passed `deadline`, which the caller puts off by when it was last handed something."""
         if self._buffer and not take(self._taken(), b""):
             return True
         if self.done:
@@ -177,12 +178,12 @@ class Connection(asyncio.Protocol):
         if self._broken is not None:
             raise self._broken
         self._arm(deadline)
-        self._take = take
+        self._take, self._straight = take, straight
         self._waiter = waiter = self._loop.create_future()
         try:
             await waiter
         finally:
-            self._take = None
+            self._take = self._straight = None
         return not self._expired
 
     def whole(self) -> bytes | None:
@@ -268,15 +269,21 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=65536, low=0)
 
     def data_received(self, data: bytes) -> None:
-        if self.done:  # more than one answer, or one to nothing
-            self.abort()
-            return
         if self._between and self._take is not None:
+            try:
+                if self._straight is not None and self._straight(data):
+                    return
+            except Exception as e:  # whatever it is: it is for the task, and not for the event loop's log
+                self._fails(e)
+                return
             size, _, rest = data.partition(b"\r\n")  # one whole chunk, as nearly always: the parser need not see it
             length = len(rest) - 2
             if length > 0 and rest[-2:] == b"\r\n" and (size == b"%x" % length or size == b"%X" % length):
                 self._hand(rest[:-2], data)
                 return
+        if self.done:  # more than one answer, or one to nothing
+            self.abort()
+            return
         self._got_byte = True
         if not self.got_head:
             self._header_bytes += len(data)
@@ -308,18 +315,20 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _hand(self, piece: bytes, chunk: bytes) -> None:
-        self.poured_at = self._loop.time()
         assert self._take is not None
         try:
             if self._take(piece, chunk):
                 return
             self._take = None
             self._wake()
-        except Exception as e:  # whatever it is: it is for the task, and not for the event loop's log
-            self._take = None
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_exception(e)
-            self._waiter = None
+        except Exception as e:
+            self._fails(e)
+
+    def _fails(self, e: Exception) -> None:
+        self._take = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(e)
+        self._waiter = None
 
     def eof_received(self) -> bool:
         return False
@@ -379,7 +388,7 @@ class Connection(asyncio.Protocol):
         if not self.got_head:  # an interim answer
             self.headers = []
             return
-        self.done = True
+        self.done, self._between = True, False
         self._keep = self._keep and self._parser.should_keep_alive()
 
 

@@ -58,6 +58,19 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
         yield found
 
 
+def test_many_observed_at_once_are_as_if_each_was() -> None:
+    values = [0.0, 0.5, 1e-3, 1e9, 0.02, *series.INTER_TOKEN.buckets]
+    each, at_once = metrics.Figures(), metrics.Figures()
+    for value in values:
+        each.observe(series.INTER_TOKEN, value, ("a",))
+    at_once.observe_all(series.INTER_TOKEN, [], ("a",))
+    assert not at_once.histograms
+    at_once.observe_all(series.INTER_TOKEN, values, ("a",))
+    (told,), (wanted,) = at_once.histograms.values(), each.histograms.values()
+    assert told[1:] == wanted[1:]
+    assert told[0] == pytest.approx(wanted[0])
+
+
 def test_the_dead_leave_their_counters(client: redis.Redis) -> None:
     seen = exporter.Figures(client)
     alive, dead = metrics.Pusher("edge", figures()), metrics.Pusher("web", figures(retries=10))
