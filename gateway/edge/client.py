@@ -29,16 +29,17 @@ class Client(ABC):
     """`opened`: status and headers are out, so that an error can only be told in-band. `left`: it went away while it
     was watched. `body_read`: nothing of the request is still to come."""
 
-    __slots__ = ("_named", "body_read", "headers", "left", "method", "opened", "path")
+    __slots__ = ("body_read", "headers", "left", "method", "named", "opened", "path")
 
-    def __init__(self, method: str, path: str, headers: Headers) -> None:
+    def __init__(self, method: str, path: str, headers: Headers, named: dict[bytes, bytes] | None = None) -> None:
         self.method, self.path, self.headers = method, path, headers
-        self._named = dict(reversed(headers))
+        self.named = dict(reversed(headers)) if named is None else named
+        """The first header of each name (lower case)."""
         self.opened = self.left = self.body_read = False
 
     def header(self, name: bytes) -> bytes | None:
         """The first of that name (lower case)."""
-        return self._named.get(name)
+        return self.named.get(name)
 
     def at_hand(self, most: int) -> bytes | None:
         """All of the body, where it has come and is no larger than `most`."""

@@ -38,7 +38,6 @@ class DirectClient(Client):
         "_pieces",
         "_protocol",
         "_room",
-        "_size",
         "_transport",
         "_waiter",
         "_watched",
@@ -47,14 +46,22 @@ class DirectClient(Client):
         "keep_alive",
         "message_event",
         "response_complete",
+        "size",
         "task",
         "waits_since",
     )
 
     def __init__(
-        self, protocol: EdgeProtocol, endpoint: str, path: str, headers: Headers, version: str, keep_alive: bool
+        self,
+        protocol: EdgeProtocol,
+        endpoint: str,
+        path: str,
+        headers: Headers,
+        version: str,
+        keep_alive: bool,
+        named: dict[bytes, bytes] | None = None,
     ) -> None:
-        super().__init__("POST", path, headers)
+        super().__init__("POST", path, headers, named)
         self._protocol, self._flow, self._transport = protocol, protocol.flow, protocol.transport
         self.endpoint = endpoint
         self._chunked = version != "1.0"
@@ -64,7 +71,8 @@ class DirectClient(Client):
         self.disconnected = self.response_complete = False
         self.message_event = _NOBODY_WAITS
         self._pieces: list[bytes] = []
-        self._size = 0
+        self.size = 0
+        """Of what has come of the body and is not taken."""
         self._room = HIGH_BYTES
         """What may gather before it is taken, or else reading pauses."""
         self._complete = self._late = False
@@ -85,9 +93,9 @@ class DirectClient(Client):
         if self.response_complete:
             return
         self._pieces.append(data)
-        self._size += len(data)
+        self.size += len(data)
         self.waits_since = self._protocol.loop.time()
-        if self._size > self._room:
+        if self.size > self._room:
             if self._waiter is not None:
                 self._wake()
             else:
@@ -117,17 +125,17 @@ class DirectClient(Client):
     # -- the exchange's side
 
     def at_hand(self, most: int) -> bytes | None:
-        return self._taken() if self._complete and self._size <= most else None
+        return self._taken() if self._complete and self.size <= most else None
 
     async def body(self, most: int) -> bytes:
         self._refuse_declared(most)
         self._room = most
-        if not self._complete and self._size <= most:
-            left = self._declared() - self._size
+        if not self._complete and self.size <= most:
+            left = self._declared() - self.size
             if left >= LEAST_BYTES and not self.disconnected:
-                return await self._filled(self._size + left)
+                return await self._filled(self.size + left)
             await self._more()
-        if self._size > most:
+        if self.size > most:
             self._pieces.clear()
             raise too_large(most)
         return self._taken()
@@ -158,7 +166,7 @@ class DirectClient(Client):
 
     def _taken(self) -> bytes:
         pieces, self._pieces = self._pieces, []
-        self._size = 0
+        self.size = 0
         self.body_read = self._complete
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -170,7 +178,7 @@ class DirectClient(Client):
             protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         protocol.flow.resume_reading()
         self.waits_since = protocol.loop.time()
-        while self._size <= self._room and not self._complete:
+        while self.size <= self._room and not self._complete:
             if self.disconnected:
                 raise ClientLeft
             if self._late:

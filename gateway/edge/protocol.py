@@ -8,13 +8,15 @@ made for a request: one sweep a second looks at all connections.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.core import errors
 from gateway.core.request import PATHS
+from gateway.edge.again import Again
+from gateway.edge.client import Headers
 from gateway.edge.direct import DirectClient
 from gateway.edge.exchange import Exchange
 
@@ -32,6 +34,16 @@ _ENDPOINTS = {path.encode(): endpoint for path, endpoint in PATHS.items()}
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
+class _Head(NamedTuple):
+    """What the head of an inference request said; `length_at`: where in `headers` the length of the body is."""
+
+    endpoint: str
+    path: str
+    headers: Headers
+    named: dict[bytes, bytes]
+    length_at: int
+
+
 class EdgeProtocol(HttpToolsProtocol):
     """The application must be an `Edge`."""
 
@@ -42,12 +54,17 @@ class EdgeProtocol(HttpToolsProtocol):
         self._reading: DirectClient | None = None
         """Whose body is coming in."""
         self._idle_since = self.loop.time()
-        self._in_head = False
+        self._in_head = self._in_message = False
         self._head_bytes = 0
+        self._again: Again[_Head] = Again()
 
     # -- the connection
 
     def data_received(self, data: bytes) -> None:
+        begins = not self._in_message
+        if begins and (length := self._again.length(data)) >= 0:
+            self._take_again(data, length)
+            return
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as e:
@@ -58,6 +75,8 @@ class EdgeProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self.send_400_response("")
+        elif begins and not self._in_message and isinstance(self.cycle, DirectClient):
+            self._keep_head(data, self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         reading = self._reading
@@ -110,7 +129,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._reading = None
-        self._in_head = True
+        self._in_head = self._in_message = True
         self._head_bytes = 0
         self._idle_since = self.loop.time()
 
@@ -131,14 +150,40 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         version, keep_alive = parser.get_http_version(), parser.should_keep_alive()
         client = DirectClient(self, endpoint, path.decode(), self.headers, version, keep_alive)
-        before, self.cycle = self.cycle, client  # type: ignore[assignment]
         self._reading = client
+        self._begin(client)
+
+    def _begin(self, client: DirectClient) -> None:
+        """Now, or after those that came before it."""
+        before, self.cycle = self.cycle, client  # type: ignore[assignment]
         if before is None or before.response_complete:
             self._start_asgi_task(client, self.app)
             return
         self.pipeline.appendleft((client, self.app))  # type: ignore[arg-type]
         if len(self.pipeline) >= MOST_QUEUED:
             self.flow.pause_reading()
+
+    def _keep_head(self, data: bytes, client: DirectClient) -> None:
+        """`client` is the last request that began in `data`: where it is the only one, its head may come again."""
+        length, headers = client.size, client.headers
+        told = client.header(b"content-length")
+        if client.keep_alive and told is not None and client.header(b"expect") is None:
+            head = _Head(client.endpoint, client.path, headers, client.named, headers.index((b"content-length", told)))
+            self._again.keep(data, length, head)
+
+    def _take_again(self, data: bytes, length: int) -> None:
+        """A whole request with the head of the last one: past the parser, which stands between two messages."""
+        self._again.known()
+        head = self._again.value
+        assert head is not None
+        size = b"%d" % length
+        headers, named = head.headers.copy(), head.named.copy()
+        headers[head.length_at] = (b"content-length", size)
+        named[b"content-length"] = size
+        client = DirectClient(self, head.endpoint, head.path, headers, "1.1", True, named)
+        self._begin(client)
+        client.fed(data[len(data) - length :])
+        client.fed_all()
 
     def on_body(self, body: bytes) -> None:
         if self._reading is not None:
@@ -149,10 +194,10 @@ class EdgeProtocol(HttpToolsProtocol):
     def body_passed_by(self) -> None:
         """The body came whole without the parser (`filling`): what follows is another request."""
         self.parser = httptools.HttpRequestParser(self)
-        self._reading = None
+        self._reading, self._in_message = None, False
 
     def on_message_complete(self) -> None:
-        reading, self._reading = self._reading, None
+        reading, self._reading, self._in_message = self._reading, None, False
         if reading is not None:
             reading.fed_all()
         elif not self.parser.should_upgrade():

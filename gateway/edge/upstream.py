@@ -15,6 +15,8 @@ from typing import cast
 
 import httptools
 
+from gateway.edge.again import Again
+
 HIGH_BYTES = 256 * 1024
 """Unread bytes at which reading from the other side pauses."""
 MOST_HEADER_BYTES = 64 * 1024
@@ -284,7 +286,10 @@ class Connection(asyncio.Protocol):
         if self.done:  # more than one answer, or one to nothing
             self.abort()
             return
-        self._got_byte = True
+        begins, self._got_byte = not self._got_byte, True
+        if begins and not self._headless and (length := self._pool.again.length(data)) >= 0:
+            self._take_again(data, length)
+            return
         if not self.got_head:
             self._header_bytes += len(data)
             if self._header_bytes > MOST_HEADER_BYTES + HIGH_BYTES:
@@ -303,6 +308,9 @@ class Connection(asyncio.Protocol):
                 self._hand(self._taken(), b"")
             if self.done or self._broken is not None:
                 self._wake()
+        elif begins and self.done and self._keep and self.status == 200 and b"content-length" in self._named:
+            self._pool.again.keep(data, self._size, self.headers)
+            self._wake()
         elif self._waiter is not None and (self._buffer or self.done or self.got_head or self._broken):
             self._wake()
         if self._lingering and self.done:
@@ -313,6 +321,19 @@ class Connection(asyncio.Protocol):
         if self._size > HIGH_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
+
+    def _take_again(self, data: bytes, length: int) -> None:
+        """A whole answer with the head of an earlier one: past the parser, which stands between two messages."""
+        again = self._pool.again
+        again.known()
+        assert again.value is not None
+        self.status = 200
+        self.headers = [(n, b"%d" % length if n == b"content-length" else v) for n, v in again.value]
+        self._named = dict(self.headers)
+        self._framed = self.got_head = self.done = True
+        self._buffer.append(data[len(data) - length :])
+        self._size = length
+        self._wake()
 
     def _hand(self, piece: bytes, chunk: bytes) -> None:
         assert self._take is not None
@@ -410,6 +431,8 @@ class Pool:
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._retired = False
+        self.again: Again[list[tuple[bytes, bytes]]] = Again()
+        """The head of an answer."""
 
     def take(self, now: float) -> Connection | None:
         """A kept connection that has not rested too long; None when there is none."""

@@ -117,6 +117,42 @@ async def test_answers_come_in_the_order_of_the_requests(edge: EdgeProcess, dial
         wire.leave()
 
 
+async def test_a_head_that_comes_again(edge: EdgeProcess, dial: Dial) -> None:
+    """To the byte but for the body's length, among others, with another kind between, in pieces, two at once, refused,
+    and from an engine whose answers differ in length alone."""
+    async with engine(echo) as up:
+        edge.serve(endpoint(up.port))
+        wire = await dial()
+
+        async def ask(text: str, *headers: str, status: int = 200) -> None:
+            wire.write(message(*headers, messages=words(text)))
+            found, _, body = await wire.answer()
+            assert (found, said(body) if found == 200 else "") == (status, text if found == 200 else "")
+
+        for text in ("a", "bb", "c" * 1000, "", "d" * 20_000, "e"):
+            await ask(text)
+        await ask("f", "x-llmgw-tags: a=1")
+        await ask("g", "x-llmgw-band: nonsense", status=400)
+        await ask("h")
+        wire.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await wire.answer())[2] == b"ok\n"
+        await ask("i")
+        wire.write(message(messages=words("j")) + message(messages=words("k")))
+        assert [said((await wire.answer())[2]) for _ in "jk"] == ["j", "k"]
+        text = message(messages=words("l"))
+        for part in (text[:-7], text[-7:]):
+            wire.write(part)
+            await asyncio.sleep(0.02)
+        assert said((await wire.answer())[2]) == "l"
+        await ask("m")
+        await ask("n")
+        assert [c.json["messages"][0]["content"] for c in up.calls][-6:] == ["i", "j", "k", "l", "m", "n"]
+        length = str(len(text.partition(b"\r\n\r\n")[2])).encode()
+        wire.write(text.replace(b"content-length: " + length, b"content-length: +" + length))
+        assert (await wire.answer())[0] == 400
+        assert await wire.ended() == b""
+
+
 async def test_many_pipelined_requests(edge: EdgeProcess, dial: Dial) -> None:
     """More than are queued before reading pauses, in many small writes."""
     async with engine(echo) as up:
