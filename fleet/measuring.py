@@ -50,12 +50,21 @@ class Measured:
     """The engine publishes its metrics; else it was measured from the outside only."""
 
 
-def measure(target: Target, slo: Slo, shape: Shape, told: Callable[[Level], None] = lambda _: None) -> Measured:
-    """Climbs until the promise is missed; `told` hears each level as it ends."""
-    return asyncio.run(_climb(target, slo, shape, told))
+def measure(
+    target: Target,
+    slo: Slo,
+    shape: Shape,
+    told: Callable[[Level], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Measured:
+    """Climbs until the promise is missed; `told` hears each level as it ends. Once `stopped` says so nothing more is
+    sent, and the level that was under way does not count."""
+    return asyncio.run(_climb(target, slo, shape, told, stopped))
 
 
-async def _climb(target: Target, slo: Slo, shape: Shape, told: Callable[[Level], None]) -> Measured:
+async def _climb(
+    target: Target, slo: Slo, shape: Shape, told: Callable[[Level], None], stopped: Callable[[], bool]
+) -> Measured:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=shape.most)
     headers = {"Authorization": f"Bearer {target.key}"}
     levels: list[Level] = []
@@ -67,9 +76,14 @@ async def _climb(target: Target, slo: Slo, shape: Shape, told: Callable[[Level],
             failed: list[str] = []
             began = time.perf_counter()
             until = began + shape.seconds
-            workers = [_worker(client, target.model, shape, until, answered, failed) for _ in range(concurrency)]
+            workers = [
+                _worker(client, target.model, shape, until, answered, failed, stopped) for _ in range(concurrency)
+            ]
             gauges = asyncio.create_task(_gauges(client, target.engine, shape.seconds))
             await asyncio.gather(*workers)
+            if stopped():
+                gauges.cancel()
+                break
             waiting, kv, said = await gauges
             metrics = metrics or said
             took = time.perf_counter() - began
@@ -82,12 +96,18 @@ async def _climb(target: Target, slo: Slo, shape: Shape, told: Callable[[Level],
 
 
 async def _worker(
-    client: httpx.AsyncClient, model: str, shape: Shape, until: float, answered: list[Answered], failed: list[str]
+    client: httpx.AsyncClient,
+    model: str,
+    shape: Shape,
+    until: float,
+    answered: list[Answered],
+    failed: list[str],
+    stopped: Callable[[], bool],
 ) -> None:
     """One request after the other, at least one; what has begun is waited for."""
     while True:
         await _one(client, model, shape, answered, failed)
-        if time.perf_counter() >= until or len(failed) > 3:
+        if time.perf_counter() >= until or len(failed) > 3 or stopped():
             return
 
 

@@ -11,10 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from catalog import selectors as catalog
 from catalog.actions import life
-from fleet import selectors
-from fleet.actions import purge, resize, rollout
+from fleet import benches, selectors
+from fleet.actions import bench, purge, resize, rollout
 from llmgw.cluster.actions import serving
+from llmgw.cluster.errors import NotFound
 from tenancy.api.auth import actor_of
 
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the model, by name or alias")
@@ -100,6 +102,49 @@ class BegunShown(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
+class BenchAsked(serializers.Serializer[Any]):
+    replica = serializers.CharField(required=False, allow_null=True, default=None, help_text="else the least disturbed")
+    ttft = serializers.CharField(required=False, allow_null=True, default=None, help_text="`2s`; else the model's slo")
+    tpot = serializers.CharField(required=False, allow_null=True, default=None, help_text="`80ms`")
+    seconds = serializers.FloatField(default=10.0, help_text="for each level")
+    words = serializers.IntegerField(default=200, help_text="in each prompt")
+    tokens = serializers.IntegerField(default=64, help_text="in each answer")
+    most = serializers.IntegerField(default=256, help_text="requests at once")
+    keep = serializers.BooleanField(default=False, help_text="the figure, with the model")
+
+
+class LevelShown(serializers.Serializer[Any]):
+    concurrency = serializers.IntegerField(help_text="requests at once")
+    requests = serializers.IntegerField()
+    failed = serializers.IntegerField()
+    seconds = serializers.FloatField()
+    tokens_per_s = serializers.FloatField()
+    requests_per_s = serializers.FloatField()
+    ttft_p99_s = serializers.FloatField(allow_null=True)
+    tpot_p99_s = serializers.FloatField(allow_null=True)
+    waiting = serializers.IntegerField(allow_null=True, help_text="in the engine's queue; null: it does not tell")
+    kv = serializers.FloatField(allow_null=True, help_text="share of the KV cache")
+    held = serializers.BooleanField(help_text="within what is promised")
+    why = serializers.CharField(help_text="why it did not hold")
+
+
+class BenchShown(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    model = serializers.CharField()
+    replica = serializers.CharField()
+    node = serializers.CharField()
+    profile = serializers.CharField()
+    state = serializers.CharField(help_text="waiting, running, stopping, done, stopped, failed, lost")
+    reason = serializers.CharField(source="reason.sentence", default=None, allow_null=True)
+    ttft_p99_s = serializers.FloatField(allow_null=True)
+    tpot_p99_s = serializers.FloatField(allow_null=True)
+    keep = serializers.BooleanField(source="save", help_text="the figure, with the model")
+    begun_at = serializers.FloatField(help_text="Unix seconds")
+    ended_at = serializers.FloatField(allow_null=True)
+    levels = LevelShown(many=True)
+    found = serializers.DictField(allow_null=True, help_text="concurrency, weight, …: as `llmgw bench --json` says")
+
+
 class ServedModels(GenericViewSet[Any]):
     """Changes of a model while it is served. Its definition's other parts: PUT."""
 
@@ -137,11 +182,46 @@ class ServedModels(GenericViewSet[Any]):
         """How many cards each replica uses; 409 where there is no room beside, until `in_place` is said."""
         return Response(BegunShown(resize.gpus(name=name, actor=actor_of(request), **_read(GpusAsked, request))).data)
 
+    @extend_schema(parameters=[_NAME], request=BenchAsked, responses={202: BenchShown})
+    @action(detail=True, methods=["post"])
+    def bench(self, request: Request, name: str) -> Response:
+        """A worker finds what a replica carries; GET tells how far it is. 409 while another is measured."""
+        asked = _read(BenchAsked, request)
+        slo, replica, save = (
+            bench.promise(asked.pop("ttft"), asked.pop("tpot")),
+            asked.pop("replica"),
+            asked.pop("keep"),
+        )
+        begun = benches.begin(
+            name=name, actor=actor_of(request), replica=replica, slo=slo, shape=bench.shaped(**asked), save=save
+        )
+        return Response(BenchShown(begun).data, status=202)
+
+    @extend_schema(parameters=[_NAME], responses=BenchShown)
+    @bench.mapping.get
+    def bench_now(self, request: Request, name: str) -> Response:
+        """The newest measurement of the last week, as far as it is; 404 without one."""
+        return Response(BenchShown(_run(name)).data)
+
+    @extend_schema(parameters=[_NAME], responses=BenchShown)
+    @bench.mapping.delete
+    def bench_stop(self, request: Request, name: str) -> Response:
+        """Nothing more is sent, and nothing is kept."""
+        found = _run(name)
+        return Response(BenchShown(benches.stop(name=found.model) or found).data)
+
     @extend_schema(parameters=[_NAME], request=None, responses=PurgedShown)
     @action(detail=True, methods=["post"])
     def purge(self, request: Request, name: str) -> Response:
         """Out of the catalog, and what nodes fetched for it is deleted; DELETE keeps that."""
         return Response(PurgedShown(purge.remove(name=name, actor=actor_of(request))).data)
+
+
+def _run(name: str) -> benches.Run:
+    found = benches.of(catalog.entry(name).name)
+    if found is None:
+        raise NotFound("never_measured", f"{name} was not measured in the last week", f"llmgw bench {name}")
+    return found
 
 
 def _read(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from catalog import selectors as catalog
@@ -16,6 +16,17 @@ from fleet.measuring import Shape, Target
 from fleet.selectors.serving import ServingReplica, endpoints
 from fleet.selectors.world import engine_key
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
+from llmgw.durations import seconds as read_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What would be measured, against which promise, and of which profile."""
+
+    target: Target
+    node: str
+    profile: str
+    promised: Slo
 
 
 def bench(
@@ -27,8 +38,39 @@ def bench(
     shape: Shape | None = None,
     save: bool = False,
     told: Callable[[Level], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Real requests at one replica, more and more at once, until what is promised is missed."""
+    """Real requests at one replica, more and more at once, until what is promised is missed. What was `stopped` is
+    not kept."""
+    prepared = prepare(name=name, replica=replica, slo=slo)
+    target, promised = prepared.target, prepared.promised
+    done = measuring.measure(target, promised, shape or Shape(), told, stopped)
+    best = done.capacity.best
+    told_all = {
+        "model": target.model,
+        "replica": target.replica,
+        "node": prepared.node,
+        "profile": prepared.profile,
+        "ttft_p99_s": promised.ttft_p99_s,
+        "tpot_p99_s": promised.tpot_p99_s,
+        "concurrency": best.concurrency if best is not None else None,
+        "tokens_per_s": best.tokens_per_s if best is not None else None,
+        "requests_per_s": best.requests_per_s if best is not None else None,
+        "weight": done.capacity.weight,
+        "climbs_on": done.capacity.climbs_on,
+        "metrics": done.told,
+        "saved": False,
+        "levels": [asdict(level) for level in done.capacity.levels],
+    }
+    if save and best is not None and not stopped():
+        kept = {k: told_all[k] for k in ("concurrency", "tokens_per_s", "requests_per_s", "weight", "node", *_PROMISE)}
+        life.measured(name=target.model, profile=prepared.profile, figures={**kept, "at": time.time()}, actor=actor)
+        told_all["saved"] = True
+    return told_all
+
+
+def prepare(*, name: str, replica: str | None = None, slo: Slo | None = None) -> Prepared:
+    """Refused where nothing could be measured: no chat, no promise, no replica that serves."""
     found = catalog.entry(name)
     definition = life.readable(found)
     if "chat" not in definition.kinds:
@@ -50,32 +92,31 @@ def bench(
         endpoint.engine,
         engine_key(endpoint.replica),
     )
-    done = measuring.measure(target, promised, shape or Shape(), told)
-    best = done.capacity.best
-    told_all = {
-        "model": found.name,
-        "replica": endpoint.replica,
-        "node": endpoint.node,
-        "profile": row.profile,
-        "ttft_p99_s": promised.ttft_p99_s,
-        "tpot_p99_s": promised.tpot_p99_s,
-        "concurrency": best.concurrency if best is not None else None,
-        "tokens_per_s": best.tokens_per_s if best is not None else None,
-        "requests_per_s": best.requests_per_s if best is not None else None,
-        "weight": done.capacity.weight,
-        "climbs_on": done.capacity.climbs_on,
-        "metrics": done.told,
-        "saved": False,
-        "levels": [asdict(level) for level in done.capacity.levels],
-    }
-    if save and best is not None:
-        kept = {k: told_all[k] for k in ("concurrency", "tokens_per_s", "requests_per_s", "weight", "node", *_PROMISE)}
-        life.measured(name=found.name, profile=row.profile, figures={**kept, "at": time.time()}, actor=actor)
-        told_all["saved"] = True
-    return told_all
+    return Prepared(target, endpoint.node, row.profile, promised)
+
+
+def promise(ttft: str | None, tpot: str | None) -> Slo | None:
+    """As people write it, `2s` and `80ms`; None: what the model's definition says."""
+    return Slo(_duration("ttft", ttft), _duration("tpot", tpot)) if ttft or tpot else None
+
+
+def shaped(*, seconds: float = 10.0, words: int = 200, tokens: int = 64, most: int = 256) -> Shape:
+    """Of the requests, within bounds."""
+    if not (0 < seconds <= 3600 and 1 <= words <= 100_000 and 2 <= tokens <= 100_000 and 1 <= most <= 4096):
+        raise Invalid("bad_shape", "seconds are above 0, words at least 1, tokens at least 2, and most 1 to 4096")
+    return Shape(words, tokens, seconds, most)
 
 
 _PROMISE = ("ttft_p99_s", "tpot_p99_s")
+
+
+def _duration(name: str, written: str | None) -> float | None:
+    if not written:
+        return None
+    found = read_seconds(written)
+    if found is None or found <= 0:
+        raise Invalid("bad_duration", f"--{name} is a duration like 2s or 80ms, and not {written!r}")
+    return found
 
 
 def _replica(model: str, asked: str | None) -> ServingReplica:

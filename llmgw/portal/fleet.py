@@ -28,7 +28,17 @@ class Fleet:
 
     @property
     def waiting(self) -> list[Row]:
-        return [r for r in self.replicas if r["state"] in WAITING]
+        """With who holds the card that it waits for, and when it is expected (None: nobody knows)."""
+        of = {m["name"]: m for m in self.models if m["state"] != "serving"}
+        return [
+            {
+                **r,
+                "held_by": of.get(r["model"], {}).get("held_by") if r["state"] == "pending" else None,
+                "expected": r["next_try_at"] or of.get(r["model"], {}).get("ready_at"),
+            }
+            for r in self.replicas
+            if r["state"] in WAITING
+        ]
 
     @property
     def ready(self) -> int:
@@ -54,8 +64,11 @@ def models(replicas: Iterable[Row]) -> list[Row]:
 
 
 def joined(row: Row, replicas: list[Row]) -> Row:
+    """`wanted` of one that loads on demand: what is wanted now, for somebody asks or asked a moment ago."""
     states = [r["state"] for r in replicas]
-    return {**row, "state": model_state(row, states), "ready": states.count("ready"), "copies": len(states)}
+    wanted = max(row["wanted"] or 0, len(states)) if row["on_demand"] and not row["stopped"] else row["wanted"]
+    ready = states.count("ready")
+    return {**row, "state": model_state(row, states), "wanted": wanted, "ready": ready, "copies": len(states)}
 
 
 def model_state(row: Row, states: Iterable[str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Max, Q
 from django.template.loader import render_to_string
 from django.utils import timezone, translation
 
@@ -26,15 +26,26 @@ class Overview:
     hour: dict[str, int]
     requests: list[Usage]
     machines: Machines
+    asked: dict[str, datetime]
+    """When each model was last asked for, within the hour."""
+    at: datetime
 
 
 def load() -> Overview:
     """Everything that the page shows, in a fixed number of queries and one look into Redis."""
-    since = timezone.now() - timedelta(hours=1)
-    hour = Usage.objects.filter(at__gte=since).aggregate(
-        requests=Count("pk"), failed=Count("pk", filter=Q(outcome__in=("engine_failed", "timed_out", "unknown")))
+    at = timezone.now()
+    failed = Q(outcome__in=("engine_failed", "timed_out", "unknown"))
+    by_model = (
+        Usage.objects.filter(at__gte=at - timedelta(hours=1))
+        .order_by()
+        .values("model")
+        .annotate(requests=Count("pk"), failed=Count("pk", filter=failed), last=Max("at"))
     )
-    return Overview(fleet.load(), traffic.now(), hour, list(Usage.objects.all()[:8]), machines.look())
+    rows = list(by_model)
+    hour = {name: sum(row[name] for row in rows) for name in ("requests", "failed")}
+    asked = {row["model"]: row["last"] for row in rows}
+    latest = list(Usage.objects.all()[:8])
+    return Overview(fleet.load(), traffic.now(), hour, latest, machines.look(), asked, at)
 
 
 def context(overview: Overview, *, live: bool) -> dict[str, Any]:
@@ -49,7 +60,9 @@ def context(overview: Overview, *, live: bool) -> dict[str, Any]:
         "models": [(m, by_model.get(m["name"])) for m in overview.fleet.models],
         "classes": capacity.classes(overview.machines),
         "spreads": devices.spread(overview.machines.fabrics, overview.machines.devices),
-        "idle": capacity.idle(overview.machines, overview.now.models, overview.fleet.models),
+        "idle": capacity.idle(
+            overview.machines, overview.now.models, overview.fleet.models, overview.asked, overview.at
+        ),
         "parts": PARTS,
     }
 

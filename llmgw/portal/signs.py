@@ -67,6 +67,7 @@ STATES = {
     "engine_failed": ("bad", '<path d="M4 4l8 8M12 4l-8 8"/>'),
     "timed_out": ("bad", '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 2"/>'),
     "lost": ("bad", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
+    "ended": ("idle", '<rect x="4" y="4" width="8" height="8" fill="currentColor"/>'),
     "idle": ("idle", '<circle cx="8" cy="8" r="5"/><path d="M8 6v4M6 8h4"/>'),
     "waiting": ("busy", '<path d="M5 2.5h6M5 13.5h6M5.5 2.5c0 3 5 5 5 11M10.5 2.5c0 3-5 5-5 11"/>'),
     "not running": ("idle", '<rect x="4" y="4" width="8" height="8"/>'),
@@ -78,5 +79,10 @@ STATES = {
     "expired": ("idle", '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 2"/>'),
     "stopped": ("idle", '<rect x="4" y="4" width="8" height="8" fill="currentColor"/>'),
     "client_left": ("idle", '<path d="M9.5 3h-6v10h6M7 8h7M11.5 5.5 14 8l-2.5 2.5"/>'),
+    "queued": ("busy", '<path d="M5 2.5h6M5 13.5h6M5.5 2.5c0 3 5 5 5 11M10.5 2.5c0 3-5 5-5 11"/>'),
+    "measuring": ("busy", '<path d="M2.5 13.5h11M4.5 11V8M8 11V4M11.5 11V6.5"/>'),
+    "done": ("good", '<path d="M3 8.5 6.5 12 13 4.5"/>'),
+    "kept": ("good", '<path d="M3 8.5 6.5 12 13 4.5"/>'),
+    "missed": ("bad", '<path d="M4 4l8 8M12 4l-8 8"/>'),
     "unknown": ("unknown", '<path d="M5.5 6a2.5 2.5 0 1 1 3.5 2.3c-.700.4-1 .8-1 1.7M8 12.5v.01"/>'),
 }

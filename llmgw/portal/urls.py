@@ -8,6 +8,7 @@ from llmgw.portal import preferences
 from llmgw.portal.pages import (
     account,
     audit,
+    benches,
     cache,
     chat,
     cluster,
@@ -66,6 +67,7 @@ urlpatterns = [
     path("admin/facility/change", facility.change, name="facility-change"),
     path("admin/models", models.models, name="models"),
     path("admin/models/<path:model>/change", models.change, name="models-change"),
+    path("admin/models/<path:model>/bench", benches.one, name="models-bench"),
     path("admin/models/<path:model>", models.one, name="models-one"),
     path("admin/replicas", replicas.replicas, name="replicas"),
     path("admin/replicas/<str:replica>", replicas.one, name="replicas-one"),

@@ -24,6 +24,7 @@ STATES: dict[str, str | Promise] = {
     "engine_failed": _("the engine failed"),
     "timed_out": _("timed out"),
     "lost": _("lost"),
+    "ended": _("ended"),
     "scaled": _("scaled"),
     "no_capacity": _("no capacity"),
     "idle": _("loads when asked"),
@@ -47,6 +48,11 @@ STATES: dict[str, str | Promise] = {
     "unsettled": _("undecided engines"),
     "installing": _("being installed"),
     "absent": _("not there"),
+    "queued": _("waits for a worker"),
+    "measuring": _("measuring"),
+    "done": _("done"),
+    "kept": _("promise kept"),
+    "missed": _("promise missed"),
     "unknown": _("unknown"),
 }
 

@@ -7,20 +7,24 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from django.core.management import call_command
+from django.test import Client
 
 from agent import starter
 from catalog import selectors as catalog
 from catalog.core.slo import Slo
-from fleet import models
+from fleet import benches, models, nudges
 from fleet.core.capacity import Answered, Level, capacity, ladder, level, p99
+from fleet.measuring import Shape
 from fleet.selectors.world import engine_key
 from llmgw.cluster.models import AuditEntry
+from tenancy.models import Person
 from tests.fleet import rows
 
 PROMISE = Slo(1.0, 0.05)
@@ -114,6 +118,75 @@ def test_a_real_replica_is_measured_and_the_figure_is_kept(
     out = capsys.readouterr().out
     assert "are promised" in out
     assert "In the profile: weight:" in out or "does not hold this promise" in out
+
+
+@pytest.mark.slow
+def test_a_worker_carries_a_measurement_out_and_hears_when_it_is_to_stop(
+    engine: models.Replica, redis_url: str, nobody_measures: None
+) -> None:
+    small, most = Shape(8, 8, 0.4, 2), Shape(8, 8, 30.0, 64)
+    begun = benches.begin(name="tiny", actor="ada", slo=Slo(20.0, 5.0), shape=small, save=True)
+    assert benches.of("tiny") == begun
+    assert begun.state == "waiting"
+    benches.carry_out("tiny", begun.id)
+    done = benches.of("tiny")
+    assert done is not None
+    assert (done.state, [x["concurrency"] for x in done.levels]) == ("done", [1, 2])
+    assert done.found is not None
+    assert done.found["saved"]
+    assert catalog.entry("tiny").measured["cpu"]["concurrency"] == 2
+    benches.carry_out("tiny", begun.id)  # the same message once more
+    assert benches.of("tiny") == done
+
+    again = benches.begin(name="tiny", actor="ada", slo=Slo(20.0, 5.0), shape=most)
+    threading.Timer(0.5, lambda: benches.stop(name="tiny")).start()
+    began = time.monotonic()
+    benches.carry_out("tiny", again.id)
+    assert time.monotonic() - began < 20
+    stopped = benches.of("tiny")
+    assert stopped is not None
+    assert (stopped.state, stopped.found) == ("stopped", None)
+
+
+@pytest.fixture
+def nobody_measures(redis_url: str) -> Iterator[None]:
+    nudges.client().delete(benches.NOW, benches.KEY + "tiny")
+    yield
+    nudges.client().delete(benches.NOW, benches.KEY + "tiny")
+
+
+@pytest.fixture
+def administrator(db: None) -> Client:
+    client = Client()
+    client.force_login(
+        Person.objects.create_superuser("ada@example.com", "correct horse battery"),
+        backend="django.contrib.auth.backends.ModelBackend",
+    )
+    return client
+
+
+def test_asked_for_by_the_api_one_at_a_time(administrator: Client, nobody_measures: None) -> None:
+    rows.link_is_up()
+    rows.joined()
+    replica = rows.serving()
+    address = "/api/v1/models/tiny/bench"
+    assert administrator.get(address).status_code == 404
+    refused = administrator.post(address, {}, content_type="application/json")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "no_slo")
+    begun = administrator.post(address, {"ttft": "2s", "keep": True}, content_type="application/json")
+    assert begun.status_code == 202
+    assert (begun.json()["replica"], begun.json()["state"], begun.json()["ttft_p99_s"]) == (
+        replica.public_id,
+        "waiting",
+        2.0,
+    )
+    beside = administrator.post(address, {"ttft": "2s"}, content_type="application/json")
+    assert (beside.status_code, beside.json()["error"]["code"]) == (409, "bench_runs")
+    assert administrator.delete(address).json()["state"] == "stopping"
+    nudges.client().delete(benches.NOW)  # as when whoever measured is gone
+    lost = administrator.get(address).json()
+    assert (lost["state"], lost["reason"]) == ("lost", "no worker took it up")
+    assert AuditEntry.objects.get(action="model.bench").subject == "tiny"
 
 
 @pytest.mark.django_db

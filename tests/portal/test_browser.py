@@ -320,6 +320,7 @@ EVERY_PAGE = [
     "/admin/facility",
     "/admin/models",
     "/admin/models/tiny",
+    "/admin/models/tiny/bench",
     "/admin/models/qwen2.5-72b",
     "/admin/replicas",
     "/admin/replicas/r-0000000004",

@@ -27,6 +27,7 @@ ADMINISTRATORS = [
     "/admin/facility",
     "/admin/models",
     "/admin/models/tiny",
+    "/admin/models/tiny/bench",
     "/admin/replicas",
     "/admin/replicas/r-0000000005",
     "/admin/requests",

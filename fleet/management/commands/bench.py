@@ -7,13 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from catalog.core.slo import Slo
 from fleet.actions import bench
 from fleet.core.capacity import Level
-from fleet.measuring import Shape
 from llmgw.cluster.commands import actor, answer, table
-from llmgw.cluster.errors import Invalid
-from llmgw.durations import seconds
 
 _BAR = 40
 
@@ -55,20 +51,15 @@ def _bench(
     most: int,
     save: bool,
 ) -> dict[str, Any]:
-    slo = Slo(_duration("ttft", ttft), _duration("tpot", tpot)) if ttft or tpot else None
-    if not (0 < seconds <= 3600 and 1 <= words <= 100_000 and 2 <= tokens <= 100_000 and 1 <= most <= 4096):
-        raise Invalid("bad_shape", "seconds are above 0, words at least 1, tokens at least 2, and most 1 to 4096")
-    shape = Shape(words, tokens, seconds, most)
-    return bench.bench(name=model, replica=replica, slo=slo, shape=shape, save=save, actor=actor(), told=_told)
-
-
-def _duration(name: str, written: str | None) -> float | None:
-    if written is None:
-        return None
-    found = seconds(written)
-    if found is None or found <= 0:
-        raise Invalid("bad_duration", f"--{name} is a duration like 2s or 80ms, and not {written!r}")
-    return found
+    return bench.bench(
+        name=model,
+        replica=replica,
+        slo=bench.promise(ttft, tpot),
+        shape=bench.shaped(seconds=seconds, words=words, tokens=tokens, most=most),
+        save=save,
+        actor=actor(),
+        told=_told,
+    )
 
 
 def _told(level: Level) -> None:

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST
 from catalog import selectors as catalog
 from catalog.actions import life
 from catalog.actions import models as actions
+from catalog.core.definition import in_order
 from catalog.core.writing import written
 from fleet import selectors
 from fleet.actions import purge as purging
@@ -57,6 +58,7 @@ def one(request: HttpRequest, model: str) -> HttpResponse:
         "model": row,
         "why": why(found, row["state"], replicas),
         "replicas": replicas,
+        "rolling": _rolling(replicas),
         "external": definition.get("external") if definition else None,
         "definition": yaml.safe_dump(definition, allow_unicode=True, sort_keys=False),
         "price": catalog.price(found),
@@ -68,6 +70,15 @@ def one(request: HttpRequest, model: str) -> HttpResponse:
     return render(request, "portal/models/one.html", context)
 
 
+def _rolling(replicas: list[dict[str, Any]]) -> tuple[int, int] | None:
+    """(new ones that serve, how many there will be) while old ones are replaced; None: nothing is."""
+    old = [r for r in replicas if r["stale"]]
+    if not old:
+        return None
+    new = [r for r in replicas if not r["stale"]]
+    return sum(r["state"] == "ready" for r in new), max(len(new), len(old))
+
+
 def _served(found: catalog.Entry) -> dict[str, Any]:
     """What can be changed while it is served, and its week."""
     definition = found.definition
@@ -76,6 +87,9 @@ def _served(found: catalog.Entry) -> dict[str, Any]:
     name = settings.time_zone(settings.in_force())
     return {
         "scaling": definition.scaling if found.origin == catalog.STORED else None,
+        "scales": definition.scaling,
+        "profiles": in_order(definition),
+        "slots": next((p.run.parallel for p in definition.profiles if p.run.engine == "llamacpp"), None),
         "cards": [p.run for p in definition.profiles if p.run.gpus],
         "week": week.strips(definition.scaling, time.time(), zones.known(name)),
         "zone": name,
@@ -111,7 +125,9 @@ def _change_shape(request: HttpRequest, model: str, actor: str, what: str) -> ro
     if what == "restart":
         return rollout.restart(name=model, actor=actor, in_place=in_place)
     if what == "context":
-        return resize.context(name=model, tokens=_whole(request, "tokens") or 0, actor=actor)
+        return resize.context(
+            name=model, tokens=_whole(request, "tokens") or 0, slots=_whole(request, "slots"), actor=actor
+        )
     profile = request.POST.get("profile") or None
     return resize.gpus(name=model, count=_whole(request, "count") or 0, profile=profile, in_place=in_place, actor=actor)
 

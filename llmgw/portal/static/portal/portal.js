@@ -44,6 +44,23 @@
   times(document);
   setInterval(() => times(document), 1000);
 
+  // On a phone a table's rows stand one below the other (`folds` in the style sheet); each cell then says its column.
+  function fold(within) {
+    for (const box of within.querySelectorAll(".table")) {
+      const heads = [...box.querySelectorAll("thead th")];
+      const rows = [...box.querySelectorAll("tbody tr")];
+      if (!heads.length || rows.some((row) => row.cells.length !== heads.length)) continue;
+      for (const row of rows) {
+        [...row.cells].forEach((cell, i) => {
+          if (i && !heads[i].querySelector(".hidden")) cell.dataset.label = heads[i].textContent.trim();
+          if (!cell.textContent.trim() && !cell.querySelector("svg, input, meter")) cell.dataset.nothing = "";
+        });
+      }
+      box.classList.add("folds");
+    }
+  }
+  fold(document);
+
   // The theme changes at once; the server hears of it for the next page.
   document.querySelector("[data-theme-switch]")?.addEventListener("submit", (event) => {
     const button = event.submitter;
@@ -189,13 +206,15 @@
   async function page(address) {
     const answer = await fetch(address, { headers: { Accept: "text/html" } });
     if (!answer.ok || answer.redirected) throw new Error(answer.statusText);
-    return new DOMParser().parseFromString(await answer.text(), "text/html");
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html");
+    fold(found);
+    return found;
   }
-  for (const fold of document.querySelectorAll("details[data-load]")) {
-    fold.addEventListener("toggle", async () => {
-      if (!fold.open) return;
-      const fresh = await page(fold.dataset.load).catch(() => null);
-      if (fresh) document.getElementById(fold.dataset.into).replaceChildren(...fresh.body.childNodes);
+  for (const more of document.querySelectorAll("details[data-load]")) {
+    more.addEventListener("toggle", async () => {
+      if (!more.open) return;
+      const fresh = await page(more.dataset.load).catch(() => null);
+      if (fresh) document.getElementById(more.dataset.into).replaceChildren(...fresh.body.childNodes);
     });
   }
 
@@ -221,7 +240,7 @@
   }
 
   const every = Number(document.querySelector("[data-every]")?.dataset.every);
-  if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
+  if (every) setInterval(() => { if (!document.hidden && document.querySelector("[data-every]")) refresh(); }, every * 1000);
 
   // Live parts: the server sends HTML that its own templates made, by the id of the part that it replaces.
   const live = document.querySelector("[data-live]");
@@ -246,6 +265,7 @@
       const held = part.contains(document.activeElement) ? document.activeElement : null;
       const fresh = new DOMParser().parseFromString(html, "text/html").body;
       times(fresh);
+      fold(fresh);
       const scroller = part.querySelector(".table");
       const left = scroller?.scrollLeft ?? 0;
       part.replaceChildren(...fresh.childNodes);

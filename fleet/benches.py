@@ -1,0 +1,215 @@
+"""Measurements that a worker carries out for somebody who watches: begun, told level by level through Redis, stopped.
+
+One at a time in the whole cluster, for one beside another would measure both. What is found is kept with the model by
+`fleet.actions.bench`; the levels stay in Redis for a week, and an empty Redis forgets them only.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from dataclasses import asdict
+from typing import Any, cast
+
+import msgspec
+import redis
+
+from agent.wire.reason import Reason
+from catalog.core.slo import Slo
+from fleet import nudges
+from fleet.actions import bench
+from fleet.core.capacity import Level
+from fleet.measuring import Shape
+from llmgw.cluster.actions import audit
+from llmgw.cluster.errors import Conflict, Refusal
+
+KEY = "llmgw:bench:"
+"""And the model: its newest run."""
+NOW = "llmgw:bench-now"
+"""The id of the run that is under way, and ` stop` behind it once somebody wants it ended. It expires unless whoever
+measures is alive."""
+KEPT_S = 7 * 86400
+TAKEN_UP_S = 60
+"""A worker takes it up within this, or never."""
+HEARD_S = 30
+_STOP = " stop"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """`state`: waiting (for a worker), running, stopping, done, stopped, failed, lost. `found`: as `bench.bench` tells
+    it, without the levels."""
+
+    id: str
+    model: str
+    replica: str
+    node: str
+    profile: str
+    ttft_p99_s: float | None
+    tpot_p99_s: float | None
+    shape: Shape
+    save: bool
+    actor: str
+    begun_at: float
+    state: str = "waiting"
+    levels: tuple[dict[str, Any], ...] = ()
+    found: dict[str, Any] | None = None
+    reason: Reason | None = None
+    ended_at: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self.state in ("waiting", "running", "stopping")
+
+
+def begin(
+    *,
+    name: str,
+    actor: str,
+    replica: str | None = None,
+    slo: Slo | None = None,
+    shape: Shape | None = None,
+    save: bool = False,
+) -> Run:
+    """Hands it to a worker. Refused as `bench.bench` would be, and while another is measured."""
+    prepared = bench.prepare(name=name, replica=replica, slo=slo)
+    run = Run(
+        id=secrets.token_hex(8),
+        model=prepared.target.model,
+        replica=prepared.target.replica,
+        node=prepared.node,
+        profile=prepared.profile,
+        ttft_p99_s=prepared.promised.ttft_p99_s,
+        tpot_p99_s=prepared.promised.tpot_p99_s,
+        shape=shape or Shape(),
+        save=save,
+        actor=actor,
+        begun_at=time.time(),
+    )
+    try:
+        if not nudges.client().set(NOW, run.id, nx=True, ex=TAKEN_UP_S):
+            raise Conflict(
+                "bench_runs", "another measurement runs, and one beside it would measure both: wait for it, or stop it"
+            )
+        _keep(run)
+        nudges.bench(run.model, run.id)
+    except redis.RedisError as e:
+        raise Conflict("redis_down", f"a worker is told by way of Redis, which cannot be reached: {e}") from None
+    audit.record(actor=actor, action="model.bench", subject=run.model, replica=run.replica, save=save)
+    return run
+
+
+def stop(*, name: str) -> Run | None:
+    """Sends nothing more; what is being answered is waited for. None: nothing to stop."""
+    run = of(name)
+    if run is None or not run.runs:
+        return None
+    nudges.client().set(NOW, run.id + _STOP, xx=True, keepttl=True)
+    return of(name)
+
+
+def of(name: str) -> Run | None:
+    """The model's newest run, as it stands. None: none in the last week, or Redis is away."""
+    try:
+        data, now = cast(list[bytes | None], nudges.client().mget([KEY + name, NOW]))
+    except (redis.RedisError, OSError):
+        return None
+    if data is None:
+        return None
+    try:
+        run = msgspec.json.decode(data, type=Run)
+    except msgspec.MsgspecError:  # another version's
+        return None
+    return _standing(run, (now or b"").decode())
+
+
+def carry_out(name: str, run_id: str) -> None:
+    """In a worker: from the first request to the figure that is kept. A message that came twice does it once."""
+    run = of(name)
+    if run is None or run.id != run_id or run.state not in ("waiting", "stopping"):
+        return
+    run = msgspec.structs.replace(run, state="running")
+    _keep(run)
+    heart = _Heart(run_id)
+    heart.start()
+    try:
+        run = _measured(run, heart)
+    except Refusal as e:
+        run = msgspec.structs.replace(run, state="failed", reason=e.reason)
+    except Exception as e:  # whoever watches has to hear that it is over
+        reason = Reason("bench_failed", f"it broke off: {type(e).__name__}", "llmgw status")
+        run = msgspec.structs.replace(run, state="failed", reason=reason)
+        raise
+    finally:
+        _keep(msgspec.structs.replace(run, ended_at=time.time()))
+        heart.end()
+
+
+def _standing(run: Run, now: str) -> Run:
+    """As it is held against what is under way."""
+    if not run.runs or now == run.id:
+        return run
+    if now == run.id + _STOP:
+        return msgspec.structs.replace(run, state="stopping")
+    why = "no worker took it up" if run.state == "waiting" else "the worker that measured it is gone"
+    return msgspec.structs.replace(run, state="lost", reason=Reason("bench_lost", why, "llmgw status"))
+
+
+def _measured(run: Run, heart: _Heart) -> Run:
+    levels: list[dict[str, Any]] = []
+
+    def told(level: Level) -> None:
+        levels.append(asdict(level))
+        _keep(msgspec.structs.replace(run, levels=tuple(levels)))
+
+    found = bench.bench(
+        name=run.model,
+        replica=run.replica,
+        slo=Slo(run.ttft_p99_s, run.tpot_p99_s),
+        shape=run.shape,
+        save=run.save,
+        actor=run.actor,
+        told=told,
+        stopped=heart.stopped.is_set,
+    )
+    found.pop("levels")
+    stopped = heart.stopped.is_set()
+    return msgspec.structs.replace(
+        run, state="stopped" if stopped else "done", levels=tuple(levels), found=None if stopped else found
+    )
+
+
+def _keep(run: Run) -> None:
+    nudges.client().set(KEY + run.model, msgspec.json.encode(run), ex=KEPT_S)
+
+
+class _Heart(threading.Thread):
+    """Says that the run is alive, and hears when it is to stop."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(daemon=True, name="bench")
+        self._run_id = run_id
+        self._over = threading.Event()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while True:
+            try:
+                said = cast(bytes | None, nudges.client().get(NOW)) or b""
+                if said.decode() != self._run_id:
+                    self.stopped.set()
+                if said.decode().startswith(self._run_id):
+                    nudges.client().expire(NOW, HEARD_S)
+            except redis.RedisError:  # the next beat tells
+                pass
+            if self._over.wait(1.0):
+                return
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(5)
+        try:
+            if (cast(bytes | None, nudges.client().get(NOW)) or b"").decode().startswith(self._run_id):
+                nudges.client().delete(NOW)
+        except redis.RedisError:  # it expires
+            pass
