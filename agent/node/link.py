@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from agent.node.settings import Settings
 from agent.wire.codec import MAX_BYTES, BadMessage, UnknownMessage, decode, encode
 from agent.wire.messages import Message
 
-_OPEN_S = 10.0
+_REACH_S = 10.0
+"""For a TCP connection, which needs nothing but a network and a machine."""
+_OPEN_S = 60.0
+"""For TLS and the websocket after it, which take their turn: where a fleet comes at once, whoever leaves the line makes
+it longer, since what was done for him is done again."""
+_PORT = 443
 _CLOSE_S = 1.0
 _PING_S = 10.0
 
@@ -55,10 +63,13 @@ class WebsocketLink:
 
         try:
             context = _tls(self._settings)
-            socket = await connect(
+            where = urlsplit(self._settings.server)
+            host = where.hostname or ""
+            opened = await connect(
                 self._settings.server,
+                sock=await _reached(host, where.port or _PORT),
                 ssl=context,
-                server_hostname=self._settings.tls.server_name,
+                server_hostname=self._settings.tls.server_name or host,
                 max_size=MAX_BYTES,
                 open_timeout=_OPEN_S,
                 close_timeout=_CLOSE_S,
@@ -69,7 +80,7 @@ class WebsocketLink:
             )
         except Exception as e:
             raise LinkLost(explain(e, self._settings)) from e
-        return _Websocket(socket, self._settings, self._skipped)
+        return _Websocket(opened, self._settings, self._skipped)
 
 
 class _Websocket:
@@ -111,6 +122,28 @@ class _Websocket:
 
     async def close(self) -> None:
         await self._socket.close()
+
+
+async def _reached(host: str, port: int) -> socket.socket:
+    """A TCP connection to the first of its addresses that answers. Raises `OSError`, `LinkLost`."""
+    loop = asyncio.get_running_loop()
+    problem: Exception | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        try:
+            async with asyncio.timeout(_REACH_S):
+                await loop.sock_connect(made, address)
+            return made
+        except TimeoutError:
+            made.close()
+            problem = LinkLost(f"{host}:{port} cannot be reached: no answer within {_REACH_S:g} s")
+        except BaseException as e:
+            made.close()
+            if not isinstance(e, OSError):
+                raise
+            problem = e
+    raise problem or LinkLost(f"{host} has no address")
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it began ends with it
     home = Path(tempfile.mkdtemp(prefix="llmgw-storm-"))
     try:
         found = _run(asked, home)
@@ -97,12 +99,13 @@ def _run(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
             if within >= asked.nodes:
                 break
             if time.monotonic() - began > 600:
-                raise SystemExit(f"after 600 s {within} of {asked.nodes} are in")
+                raise SystemExit(f"after 600 s {within} of {asked.nodes} are in; {_left(home)} gave up and came again")
             time.sleep(0.25)
         all_s = time.monotonic() - began
         cpu_in, memory_in = used()
         whole_in, _ = cpu_and_memory(all_pids())
         fleet_in = machines.seen().cpu_s
+        came_again = _left(home)
         time.sleep(5)
         cpu_a, _ = used()
         whole_a, _ = cpu_and_memory(all_pids())
@@ -118,6 +121,7 @@ def _run(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
         "nodes": asked.nodes,
         "half_in_s": round(half_s or all_s, 1),
         "all_in_s": round(all_s, 1),
+        "came_again": came_again,
         "link_cpu_to_join_s": round(cpu_in - cpu_before, 1),
         "link_cpu_a_join_ms": round(1000 * (cpu_in - cpu_before) / asked.nodes, 1),
         "control_plane_cpu_to_join_s": round(whole_in - whole_before, 1),
@@ -130,6 +134,12 @@ def _run(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
         "connected_at_the_end": still,
         "load_average": round(os.getloadavg()[0], 1),
     }
+
+
+def _left(home: Path) -> int:
+    """Connections that ended before they were in, as the link tells them."""
+    said = (home / "logs" / "link.log").read_text(errors="replace")
+    return said.count("left in the midst of a word") + said.count("is refused")
 
 
 if __name__ == "__main__":

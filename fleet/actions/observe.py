@@ -46,6 +46,15 @@ class Beat:
     load_1m: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a heartbeat told of a node's engines that was not known."""
+
+    node_id: str
+    shards: tuple[ShardObserved, ...]
+    taken_generation: int | None = None
+
+
 def report(*, node_id: str, message: Report, store_id: str) -> None:
     """Everything that a node said of itself, in one transaction."""
     reports([(node_id, message)], store_id=store_id)
@@ -101,17 +110,24 @@ def _held_by_others(node: models.Node, facts: NodeFacts) -> dict[str, int]:
 
 def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation: int | None) -> None:
     """Shards that a heartbeat told anew; the figures beside them are written by `beats`."""
+    heartbeats([News(node_id, tuple(shards), taken_generation)])
+
+
+def heartbeats(told: Iterable[News]) -> None:
+    """The news of many nodes' heartbeats, in one transaction."""
     now = timezone.now()
+    told = list(told)
     with transaction.atomic():
         events.serialise()
-        node = models.Node.objects.filter(node_id=node_id).first()
-        if node is None:
-            return
         # Heard now, and not when the gathered figures are written next: under load that may be seconds later.
-        models.Node.objects.filter(pk=node.pk).update(last_seen=now)
-        if taken_generation is not None:
-            node.taken_generation = taken_generation
-        _shards(node, tuple(shards), full=True, foreign=False, now=now)
+        models.Node.objects.filter(node_id__in=[news.node_id for news in told]).update(last_seen=now)
+        for news in told:
+            node = models.Node.objects.filter(node_id=news.node_id).first()  # as the news before this one left it
+            if node is None:
+                continue
+            if news.taken_generation is not None:
+                node.taken_generation = news.taken_generation
+            _shards(node, news.shards, full=True, foreign=False, now=now)
 
 
 def beats(batch: Iterable[Beat]) -> None:

@@ -33,8 +33,9 @@ from llmgw.cluster.errors import Refusal
 
 log = logging.getLogger(__name__)
 
-HELLO_S = 5.0
-"""How long a connection may stay without saying who it is."""
+HELLO_S = 20.0
+"""How long a connection may stay without saying who it is. It has shown a certificate: what is late is one of the two
+machines, and whoever is sent away for it comes again and makes it later still."""
 REFUSED_CODE = 4403
 MOST_CSR = 16_384
 
@@ -189,9 +190,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         told = essence(message.shards, message.generation)
         if told == session.told or not session.reported:
             return
-        await database_sync_to_async(observe.heartbeat)(
-            node_id=session.node_id, shards=message.shards, taken_generation=message.generation
-        )
+        await self.sessions.news(observe.News(session.node_id, message.shards, message.generation))
         session.told = told
 
     async def _certify(self, session: Session, message: Certify) -> None:

@@ -60,6 +60,7 @@ class Sessions:
         row may tell of a newer one by the time it is written."""
         self.admit: Gathering[tuple[Hello, Peer, str], Admitted | Refused] = Gathering(_admit)
         self.report: Gathering[tuple[str, Report, str], None] = Gathering(_report)
+        self.news: Gathering[observe.News, None] = Gathering(_news)
         self.look = asyncio.Event()
         """Set: a round should come now."""
 
@@ -112,6 +113,11 @@ def _admit(asked: Sequence[tuple[Hello, Peer, str]]) -> Sequence[Admitted | Refu
 
 def _report(told: Sequence[tuple[str, Report, str]]) -> Sequence[None]:
     observe.reports([(node, message) for node, message, _ in told], store_id=told[0][2])
+    return [None] * len(told)
+
+
+def _news(told: Sequence[observe.News]) -> Sequence[None]:
+    observe.heartbeats(told)
     return [None] * len(told)
 
 

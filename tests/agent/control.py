@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TypeVar
+from socket import socket as Socket
+from typing import Any, TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -48,6 +49,8 @@ class Control:
         """Answers a node that asks for its next certificate."""
         self.said: list[Message] = []
         self.sockets: list[ServerConnection] = []
+        self.listener: Socket | None = None
+        """On which it begins to answer; else one of its own."""
         self.desired: Desired | None = None
         self._server: Server | None = None
         self._generation = 0
@@ -63,7 +66,8 @@ class Control:
         context.load_cert_chain(pair.cert, pair.key)
         context.load_verify_locations(self.authority.pem)
         context.verify_mode = ssl.CERT_REQUIRED
-        self._server = await serve(self._talk, self.host, self.port, ssl=context, compression=None, close_timeout=1)
+        where: dict[str, Any] = {"sock": self.listener} if self.listener else {"host": self.host, "port": self.port}
+        self._server = await serve(self._talk, **where, ssl=context, compression=None, close_timeout=1)
         self.port = next(iter(self._server.sockets)).getsockname()[1]
         return self
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import agent.node.link
 from agent.core.converge import Taken
 from agent.core.source import Download
 from agent.core.source import read as read_source
@@ -294,6 +296,21 @@ async def test_a_refusal_is_told_and_tried_again(
     assert (told["problem"], told["code"]) == ("the certificate is another node's", "wrong_node_id")
     control.refuse = None
     await running.told("connected")
+
+
+async def test_one_that_answers_late_is_waited_for(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a whole fleet comes at once, whoever leaves the line and comes again makes it longer for all."""
+    monkeypatch.setattr(agent.node.link, "_REACH_S", 0.2)
+    control = Control(authority)
+    with socket.create_server(("127.0.0.1", 0)) as control.listener:
+        control.port = control.listener.getsockname()[1]
+        dialled = asyncio.create_task(WebsocketLink(settings(control, authority.node("n1")), lambda _: None).dial())
+        await asyncio.sleep(0.5)
+        assert not dialled.done()
+        async with control:
+            await (await dialled).close()
 
 
 async def test_what_tls_refuses_is_explained(control: Control, authority: Authority, tmp_path: Path) -> None:

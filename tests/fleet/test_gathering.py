@@ -10,6 +10,9 @@ import pytest
 
 from fleet.link.gathering import Gathering
 
+pytestmark = pytest.mark.django_db
+"""Nothing here asks the store; the thread that works may hold a connection of an earlier test, and looks after it."""
+
 
 async def test_what_comes_meanwhile_is_done_together() -> None:
     batches: list[int] = []

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.utils import timezone
 from websockets.asyncio.client import connect
@@ -23,6 +24,9 @@ from agent.wire.shard import ShardState
 from catalog.models import Model
 from fleet import models, passes, questions, selectors
 from fleet.actions import certificates, nodes
+from fleet.link import consumer
+from fleet.link.server import PATH, application
+from fleet.link.sessions import Sessions
 from llmgw.cluster import pki
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import DEFAULT
@@ -258,12 +262,14 @@ async def test_an_unknown_message_is_skipped_and_a_removed_node_is_refused(link:
     assert not await models.Node.objects.aexists()
 
 
-async def test_who_says_nothing_is_not_kept(link: Link, tmp_path: Path) -> None:
-    cert = await sync_to_async(papers)("n1", tmp_path)
-    async with Agent(cert, link.port) as agent:
-        refused = await agent.expect(Refused, timeout_s=8)
-        assert refused.code == "no_hello"
-        assert "within 5 seconds" in refused.sentence
+async def test_who_says_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "HELLO_S", 0.2)
+    silent = WebsocketCommunicator(application(Sessions(), "here"), PATH)
+    await silent.connect()
+    refused = codec.decode(await silent.receive_from(timeout=5))
+    assert isinstance(refused, Refused)
+    assert refused.code == "no_hello"
+    assert (await silent.receive_output(timeout=5))["type"] == "websocket.close"
 
 
 async def test_figures_are_written_without_news(link: Link, tmp_path: Path) -> None:
