@@ -40,7 +40,7 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     if entry.stopped and not ready:
         return (Reason("stopped", f"{name} does not serve: somebody stopped it", f"llmgw model start {name}"),)
     if told := on_demand(entry.definition):
-        return told
+        return (*told, *number(entry, len(replicas))[1])
     try:
         placement = explain_placement(name)
     except Refusal as e:

@@ -95,6 +95,9 @@ def test_a_swap_from_the_first_request_to_the_other_model_ready() -> None:
     state = selectors.model_states()["beta"]
     assert (state.state, state.held_by) == ("waiting", "alpha")
     assert telling.model("beta")[0].sentence.endswith("it waits for a card that alpha holds: it is in use")
+    waits = {r.code: r.sentence for r in telling.model("beta")}
+    assert waits["runs"].startswith(f"alpha's {alpha.public_id} on n1 is ready for ")
+    assert waits["holder"] == "alpha is in use: 1 request is answered now, and 0 wait"
     row = next(r for r in catalog.models() if r["name"] == "beta")
     assert (row["state"], row["held_by"], row["on_demand"]) == ("waiting", "alpha", True)
     entry = parts.models().models["beta"]
@@ -140,8 +143,32 @@ def test_a_swap_from_the_first_request_to_the_other_model_ready() -> None:
     assert "it gives up its card to beta" in gone[0].sentence
     idle = telling.model("alpha")
     assert idle[0].code == "idle"
+    assert [r.code for r in idle][1:] == ["last_asked", "start_takes", "gave_up"]
     assert idle[0].command == "llmgw scale alpha --min 1"
     assert idle[-1].code == "gave_up"
+
+
+def test_what_runs_is_told_with_when_it_idles_and_when_it_is_stopped() -> None:
+    on_demand("alpha", idle_timeout_s=300.0)
+    say(alpha=WAITS)
+    passes.run()
+    coming = telling.model("alpha")
+    assert coming[0].sentence == "alpha does not serve yet: it is starting"
+    assert coming[1].sentence.split(" on ")[1] == "n1 is starting for 0 s"
+    assert coming[-1].code == "asked"
+    alpha = models.Replica.objects.get()
+    beat(seen(told()[0], ShardState.READY))
+    models.ReplicaEvent.objects.create(replica="", model="alpha", state="scaled", reason="from 1 to 2 replicas: x")
+    say(alpha=words.Asked(in_flight=2, asked_s=0.0))
+    busy = {r.code: r for r in telling.model("alpha")}
+    assert busy["in_use"].sentence == "it is in use: 2 requests are answered now, and 0 wait"
+    assert busy["runs"].command == f"llmgw why {alpha.public_id}"
+    assert "its load moved it from 1 to 2 replicas" in busy["scaled"].sentence
+    models.LastAsked.objects.all().delete()
+    say(alpha=words.Asked(asked_s=100.0))
+    idle = {r.code: r for r in telling.model("alpha")}
+    assert idle["idle_since"].sentence.startswith("nobody has asked for it for 100 s: it is stopped in 3 min, at ")
+    assert idle["idle_since"].command == "llmgw scale alpha --min 1"
 
 
 def test_it_is_told_apart_why_a_model_does_not_run() -> None:
