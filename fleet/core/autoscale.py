@@ -19,7 +19,8 @@ FORGOTTEN_S = 30.0
 """What was remembered longer ago is nobody's memory: another planner was at work, or none."""
 _BLINK_S = 5.0
 """A queue that is empty for a look between two bursts is no end of being busy."""
-_COMING = frozenset({State.PENDING, State.STARTING, State.LOADING, State.BACKOFF, State.PARKED})
+_COMING = frozenset({State.PENDING, State.STARTING, State.LOADING, State.BACKOFF})
+"""A parked one comes only when somebody says so, and keeps no other from being asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ class Need:
     """What such runs have taken here, by the class of card."""
     ran_out: str = ""
     """The replica that found `wish.takes.ran_out_bytes` too little."""
+    failed_on: Mapping[str, str] = field(default_factory=dict)
+    """By node: the replica of it that is parked there."""
 
     def memory_bytes(self, room: Room) -> int:
         """What its profile says, else what such runs have taken here, else nothing."""
@@ -210,6 +212,15 @@ def gpus(need: Need, room: Room) -> Reason | None:
             return None
 
 
+def parked_there(need: Need, room: Room) -> Reason | None:
+    """Where every start of it failed the next one would."""
+    replica = need.failed_on.get(room.node.id)
+    if replica is None:
+        return None
+    sentence = f"{replica} of {need.model} is parked on {room.node.id}: its starts failed there"
+    return Reason("parked_there", sentence, f"llmgw replica retry {replica}")
+
+
 def port(need: Need, room: Room) -> Reason | None:
     span = range(need.settings.first_port, need.settings.last_port + 1)
     if first_free(room.ports, span) is not None:
@@ -243,5 +254,5 @@ STANDING: tuple[Check, ...] = (
 )
 """In the order in which people want to read them. These look at nothing but a room's likeness (`fleet.core.room`):
 rooms that are alike are judged once."""
-MOVING: tuple[Check, ...] = (memory_free, disk, port, power)
-"""These look at what moves all the time, and are quick."""
+MOVING: tuple[Check, ...] = (parked_there, memory_free, disk, port, power)
+"""These look at what moves all the time or is of one node alone, and are quick."""

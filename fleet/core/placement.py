@@ -145,7 +145,9 @@ def fits(wanted: WantedModel, rooms: Rooms, settings: FleetSettings) -> bool:
 
 
 def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettings, rooms: Rooms) -> Need:
-    run, source = profile.run, wanted.source(profile)
+    run, source, failed_on = profile.run, wanted.source(profile), {}
+    if wanted.name in rooms.parked:
+        failed_on = parking.failed_on(rooms, wanted.name, run, source)
     shown = rooms.shown.get(learned.key(run, source.url, ""), {}) if rooms.shown else {}
     takes, ran_out = None, ""
     if run.gpus:
@@ -153,7 +155,7 @@ def _need(wanted: WantedModel, profile: ProfileDefinition, settings: FleetSettin
         contract = ENGINES.get(run.engine)
         fills, stated = contract is None or contract.capabilities.fills_cards, run.gpu_min_memory_bytes is not None
         takes = learned.takes(shown, fills_cards=fills, stated=stated, ran_out_bytes=size)
-    return Need(wanted.name, profile, settings, cards.wish(run, takes), source.url, shown, ran_out)
+    return Need(wanted.name, profile, settings, cards.wish(run, takes), source.url, shown, ran_out, failed_on)
 
 
 def _candidate(need: Need, room: Room) -> Candidate:
@@ -264,4 +266,5 @@ _WORDS = {
     "engine_too_old": "engine too old",
     "ray_exposed": "Ray on a public address",
     "ports": "no port free",
+    "parked_there": "parked there after failed starts",
 }

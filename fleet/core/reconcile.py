@@ -13,7 +13,7 @@ from functools import cached_property
 
 from agent.wire.reason import Reason
 from agent.wire.shard import CARD_HELD, ShardState
-from fleet.core import adoption, placement, rolling, room, scale, swap
+from fleet.core import adoption, parking, placement, rolling, room, scale, swap
 from fleet.core.eviction import FREED, GETS, Held, Turns
 from fleet.core.plan import (
     STOPS,
@@ -181,24 +181,32 @@ class _Pass:
         fresh = self._fresh(wanted, replicas)
         kept = {r.id for r in fresh}
         old = [r for r in replicas if r.id not in kept]
+        for replica in [r for r in old if r.state is not _SERVING]:
+            self._end(replica, self._why_old(replica))
+            old.remove(replica)
+        # While old ones are replaced, a new one that is parked ends the replacing.
+        parked = [] if old else [r for r in fresh if r.state is State.PARKED]
+        fresh = [r for r in fresh if r not in parked]
         if len(fresh) + adopted > count:
             for replica in sorted(fresh, key=self._worth)[: len(fresh) + adopted - count]:
                 self._end(replica, Reason("surplus", f"{count} replicas of {name} are wanted"))
                 kept.remove(replica.id)
             fresh = [r for r in fresh if r.id in kept]
-        for replica in [r for r in old if r.state is not _SERVING]:
-            self._end(replica, self._why_old(replica))
-            old.remove(replica)
         mine = [r for r in self.world.replicas if r.model == name and r.shards]
         if rolling.in_place(wanted, mine):
-            self._replace_in_place(wanted, mine, fresh, old, count - adopted)
+            self._replace_in_place(wanted, mine, [*fresh, *parked], old, count - adopted)
             return
         self._retire(old, fresh, count)
-        self._start(wanted, fresh, old, count - len(fresh) - adopted)
+        missing = max(count - len(fresh) - adopted, 0)
+        again = parking.tries(parked, fresh, missing)
+        self._start(wanted, fresh, old, max(missing - len(parked), 0) + again, again)
 
-    def _start(self, wanted: WantedModel, fresh: list[ReplicaView], old: list[ReplicaView], missing: int) -> None:
+    def _start(
+        self, wanted: WantedModel, fresh: list[ReplicaView], old: list[ReplicaView], missing: int, again: int = 0
+    ) -> None:
         """Places pending replicas and as many new ones as are missing. While old ones serve, one at a time beyond
-        the count, so that a change does not double the load."""
+        the count, so that a change does not double the load. `again` of the missing are in the stead of parked ones:
+        those say what is wrong, and no others are made to wait beside them."""
         if not self.world.synced:
             return
         waiting: list[ReplicaView | None] = [r for r in fresh if r.state is State.PENDING]
@@ -211,7 +219,8 @@ class _Pass:
                 continue
             busy = True
             if nowhere is not None:  # rooms only fill up within a pass
-                self._defer(wanted, replica, nowhere, ordinal)
+                if ordinal < len(waiting) - again:
+                    self._defer(wanted, replica, nowhere, ordinal)
                 continue
             if self.places >= MOST_PLACES:
                 return
@@ -223,6 +232,8 @@ class _Pass:
                     self.turns.placed(step)
                 case unplaced:
                     nowhere = unplaced.reason
+                    if ordinal >= len(waiting) - again:
+                        return
                     held = self._turn(wanted) if not old and not ordinal else None
                     if self.counts[wanted.name].reason.code == scale.EXPECTED and replica is None:
                         return  # nobody waits for it: it is loaded when there happens to be room

@@ -57,7 +57,7 @@ def model_state(
         why = _because(by[State.BACKOFF])
         sentence = f"{name} failed to start and is tried again in {wait_s} s{why}"
         return ModelState("loading", sentence, wait_s, _after(next_try, start_s))
-    if by[State.PENDING]:
+    if by[State.PENDING] and not (by[State.PARKED] and not by[State.PENDING][0].held_by):
         return _pending(name, by[State.PENDING][0], start_s)
     if by[State.PARKED]:
         why = _because(by[State.PARKED])

@@ -10,7 +10,7 @@ from agent.wire.reason import Reason
 from catalog import selectors as catalog
 from catalog.selectors import Entry
 from fleet import models
-from fleet.core import scale
+from fleet.core import parking, scale
 from fleet.core.replica import State
 from fleet.core.world import Demand, WantedModel
 from fleet.selectors import demand, details
@@ -56,6 +56,7 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     return (
         answer,
         *keep_from_serving(entry, replicas, placement),
+        *_parked(name, replicas),
         *(() if count.reason.code in ("wanted", "none_wanted") else (count.reason,)),
         *changes,
         *((one_more,) if replicas else ()),
@@ -99,6 +100,20 @@ def keep_from_serving(entry: Entry, replicas: list[dict[str, Any]], placement: d
     if not replicas:
         return (Reason("not_placed", placement["answer"], f"llmgw explain-placement {entry.name}"),)
     return ()
+
+
+def _parked(name: str, replicas: list[dict[str, Any]]) -> tuple[Reason, ...]:
+    """What becomes of those that are parked."""
+    found = [r for r in replicas if r["state"] == State.PARKED]
+    if not found:
+        return ()
+    serves = any(r["state"] == State.READY for r in replicas)
+    command, nodes = f"llmgw replica retry {found[0]['replica']}", sorted({n for r in found for n in r["nodes"]})
+    if parking.its_own(((r["reason_code"], r["nodes"]) for r in found), serves=serves):
+        sentence = f"it failed on {' and '.join(nodes)} and serves nowhere: the fault is its own, and no other is tried"
+        return (Reason("its_own_fault", sentence, command),)
+    sentence = f"{', '.join(r['replica'] for r in found)}: parked, and counted for nothing; another is tried elsewhere"
+    return (Reason("parked_apart", f"{sentence} where there is room", command),)
 
 
 _WORDS = {State.BACKOFF: "waiting to be started again", State.PARKED: "parked after failed starts"}

@@ -18,6 +18,7 @@ from fleet.actions import nodes, observe, replicas
 from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.link import orders
+from fleet.selectors import telling
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
 from llmgw.cluster.actions import audit
@@ -418,3 +419,19 @@ def seen_foreign() -> Any:
     return ShardObserved(
         "r-other.0", ShardState.READY, fingerprint="f", pid=1, port=18700, replica_id="r-other", model="old"
     )
+
+
+def test_what_becomes_of_a_parked_one_is_told() -> None:
+    joined()
+    serving()
+    joined("n2")
+    joined("n3")
+    models.Replica.objects.update(state="parked", reason="3 starts in a row failed; the last: boom", ready_at=None)
+    assert {r.code for r in telling.model("tiny")} >= {"not_serving", "parked_apart"}
+    passes.run()
+    models.Replica.objects.update(state="parked", reason="3 starts in a row failed; the last: boom")
+    nodes = sorted(models.Shard.objects.values_list("node__node_id", flat=True))
+    assert len(set(nodes)) == 2
+    told_of = {r.code: r for r in telling.model("tiny")}
+    assert told_of["its_own_fault"].sentence.startswith(f"it failed on {nodes[0]} and {nodes[1]} and serves nowhere")
+    assert passes.run().steps == 0

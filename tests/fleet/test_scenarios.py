@@ -9,7 +9,8 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   took M GIB on CLASS (of each card)
                                   system stopped [note] | system started | at WEEKDAY HH:MM
                                   facility rack|row|pdu NAME [held] [cap=WATTS]
-                                  replica R of M on N[+N] STATE | rank N of R gone | replica R STATE [gone]
+                                  replica R of M on N[+N] STATE | rank N of R gone | replica R STATE | replica R gone
+                                  replica R parked CODE
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
 """
@@ -136,6 +137,9 @@ class Stage:
                 self._replicas(left)
             case ["replica", name, "gone"]:
                 self._replicas([r for r in self.world.replicas if r.id != name])
+            case ["replica", name, "parked", code]:
+                rows = [replace(r, reason_code=code) if r.id == name else r for r in self.world.replicas]
+                self._replicas([self._seen(r, State.PARKED) if r.id == name else r for r in rows])
             case ["replica", name, state]:
                 self._replicas([self._seen(r, State(state)) if r.id == name else r for r in self.world.replicas])
             case ["stray", name, "of", model, "on", node, state, *rest]:
