@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
 ]
 MIDDLEWARE = [
+    "llmgw.portal.once.OneLook",
     "llmgw.portal.client.ClientAddress",
     "llmgw.portal.headers.ContentSecurityPolicy",  # before whatever may answer: no answer goes without
     "django.middleware.security.SecurityMiddleware",

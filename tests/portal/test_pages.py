@@ -103,7 +103,7 @@ def test_queries_do_not_grow_with_the_rows(client: Client, db: None, address: st
     _more(small)
     after = _queries(client, address)
     assert after <= before
-    assert after <= (45 if address == "/admin/models/tiny" else 34)
+    assert after <= (35 if address == "/admin/models/tiny" else 27)
 
 
 def _more(small: seed.Seeded) -> None:

@@ -10,6 +10,7 @@ from django.conf import settings as django_settings
 from django.db import IntegrityError, transaction
 
 from agent.wire.reason import Reason
+from llmgw.cluster import look
 from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.core import settings as core
@@ -36,7 +37,8 @@ def current() -> tuple[int, dict[str, Any]]:
 
 
 def in_force() -> core.ClusterSettings:
-    return core.read(current()[1])
+    """As they are read; in a request, as it read them first."""
+    return look.once(lambda: core.read(current()[1]))
 
 
 def time_zone(settings: core.ClusterSettings) -> str:
@@ -67,6 +69,7 @@ def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> 
             row = SettingsRevision.objects.create(version=base + 1, document=document, note=note, actor=actor)
             audit.record(actor=actor, action="settings.save", subject=f"version {row.version}", note=note)
             announce(*PARTS)
+            look.changed()
             return row
     except IntegrityError:
         raise Conflict("stale_settings", f"version {base + 1} was saved by somebody else just now") from None
