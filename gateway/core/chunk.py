@@ -112,12 +112,20 @@ def look(event: sse.Event) -> Look:
         return Look(error=error_of(chunk.error, data))
     choices = chunk.choices or []
     content, both = False, False
-    ended = tuple(c.index or 0 for c in choices if c.finish_reason is not None)
+    ended: tuple[int, ...] = ()
     for choice in choices:
-        delta = choice.delta or {}
-        content = content or bool(choice.text) or choice.finish_reason is not None
-        content = content or any(k != "role" and bytes(v) not in _EMPTY for k, v in delta.items())
-        both = both or ("reasoning" in delta and "reasoning_content" in delta)
+        if choice.finish_reason is not None:
+            ended += (choice.index or 0,)
+            content = True
+        elif choice.text:
+            content = True
+        delta = choice.delta
+        if delta:
+            for name, value in delta.items():
+                if content:
+                    break
+                content = name != "role" and bytes(value) not in _EMPTY
+            both = both or ("reasoning" in delta and "reasoning_content" in delta)
     return Look(content, ended=ended, choices=len(choices), usage=chunk.usage, both_reasonings=both)
 
 

@@ -19,6 +19,8 @@ _ANY_USAGE = re.compile(usage.MARK)
 _COUNTS = re.compile(usage.MARK + rb"(?!: ?null)")
 _NULLS = ((b'],"usage":null', b"]"), (b'], "usage": null', b"]"))
 """As OpenAI and others write it into every chunk, behind the choices: cut without taking the chunk apart."""
+_ROLE = b'"role":"assistant",'
+"""Which most engines write into the first chunk only."""
 
 
 class Broken(Exception):
@@ -83,18 +85,40 @@ class Sieve:
 
     def sift(self, block: bytes) -> bytes:
         """`block` without what must not reach the client; raises `Broken` at an error."""
+        if block == DONE:
+            self.done = True
+            block = self.owed + block
+            self.events = block.count(b"\n\n")
+            return block
         came = block
         if not self._wants_usage and usage.MARK in block:
-            for null, nothing in _NULLS:
-                block = block.replace(null, nothing)
+            block = _without_nulls(block)
         odd, self.events = _odd(block)
         if odd == 0 or self.twins:
             block = self._each(sse.split(block))
             self.events = block.count(b"\n\n")
             return block
-        left = self._marked(block, odd)
-        if left is block and self.events == 1:
-            self.mould.take(came, left)
+        if self.events > 1:
+            return self._marked(block, odd)
+        if self._mark(block, 0, odd) < 0:
+            self.mould.take(came, block)
+            return block
+        left = self._each([block])
+        self.events = left.count(b"\n\n")
+        return left
+
+    def first(self, event: bytes, seen: chunk.Look) -> bytes | None:
+        """`sift` of one event that was looked at already, with the stream's first content; None where it is of no use
+        that it was."""
+        if seen.ended or seen.usage is not None or seen.error is not None or self.twins or _odd(event) != (-1, 1):
+            return None
+        left = event
+        if not self._wants_usage and usage.MARK in event:
+            left = _without_nulls(event)
+            if usage.MARK in left:
+                return None
+        self.events = 1
+        self.mould.take(event.replace(_ROLE, b"", 1), left.replace(_ROLE, b"", 1))
         return left
 
     def _marked(self, block: bytes, odd: int) -> bytes:
@@ -149,16 +173,19 @@ class Sieve:
                 return self.owed + raw
             if not chunk.is_object(data):
                 raise Broken(GARBAGE)
-        if _ENDED.search(raw) is not None:
-            raw = chunk.mend_endings(raw)
-            self._ended.update(chunk.look(sse.parse(raw)).ended)
-            self.finished = len(self._ended) >= self._choices
-        if usage.MARK in raw or b"error" in raw:
+        ends = _ENDED.search(raw) is not None
+        counts = usage.MARK in raw
+        if ends or counts or b"error" in raw:
+            if ends:
+                raw = chunk.mend_endings(raw)
             event = sse.parse(raw)
             seen = chunk.look(event)
             if seen.error is not None:
                 raise Broken(reported(seen.error))
-            if event.data is not None and usage.MARK in event.data:
+            if ends:
+                self._ended.update(seen.ended)
+                self.finished = len(self._ended) >= self._choices
+            if counts and event.data is not None and usage.MARK in event.data:
                 if seen.usage is not None:
                     self.usage = usage.of(seen.usage) or self.usage
                     self.counts = seen.usage
@@ -183,6 +210,12 @@ class Sieve:
             return b""
         self.owed = _event(b"", chunk.counts_alone(event.data))
         return _event(event.name, usage.without(event.data))
+
+
+def _without_nulls(block: bytes) -> bytes:
+    for null, nothing in _NULLS:
+        block = block.replace(null, nothing)
+    return block
 
 
 def _odd(block: bytes) -> tuple[int, int]:

@@ -158,7 +158,9 @@ class Stream:
             return False
         if self._capture is not None:
             self._capture.add(block)
-        return sieve.finished == finished  # what may still follow has a limit of its own
+        if sieve.finished != finished:  # what may still follow has a limit of its own
+            self._waits.connection.expect_by(self._waits.heard(now))
+        return True
 
     async def _until_content(self, block: bytes) -> bytes:
         """Hold events until one has content; then open the answer and let go of all of them."""
@@ -166,7 +168,8 @@ class Stream:
         while at < len(block) and not self._tally.content_sent:
             silent += 1
             end = sse.end_of_first(block, at)
-            seen = chunk.look(sse.parse(block[at:end]))
+            event = block[at:end]
+            seen = chunk.look(sse.parse(event))
             if seen.error is not None:
                 raise Broken(reported(seen.error))
             if seen.garbage:
@@ -178,6 +181,10 @@ class Stream:
                 self._tally.content_sent = True
                 self._tally.ttft_s = time.perf_counter() - self._exchange.began
                 self._exchange.first_content()
+                if event == block and not self._held and (left := self._sieve.first(event, seen)) is not None:
+                    self._tally.events += 1
+                    await open_stream(self._exchange)
+                    return left
             at = end
         self._held.append(block)
         if not self._tally.content_sent:

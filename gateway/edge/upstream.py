@@ -188,6 +188,10 @@ class Connection(asyncio.Protocol):
             self._take = self._straight = None
         return not self._expired
 
+    def expect_by(self, deadline: float) -> None:
+        """While it is poured: another deadline from now on."""
+        self._arm(deadline)
+
     def whole(self) -> bytes | None:
         """All of the body, where it has come: as it does with the head of a short answer."""
         return self._taken() if self.done and self._broken is None else None
