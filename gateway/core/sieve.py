@@ -19,6 +19,8 @@ _ANY_USAGE = re.compile(usage.MARK)
 _COUNTS = re.compile(usage.MARK + rb"(?!: ?null)")
 _NULLS = ((b'],"usage":null', b"]"), (b'], "usage": null', b"]"))
 """As OpenAI and others write it into every chunk, behind the choices: cut without taking the chunk apart."""
+_FEW = 4
+"""Events: where one of so many is marked, all are looked at, which is cheaper than to part it from the others."""
 _ROLE = b'"role":"assistant",'
 """Which most engines write into the first chunk only."""
 
@@ -85,27 +87,23 @@ class Sieve:
 
     def sift(self, block: bytes) -> bytes:
         """`block` without what must not reach the client; raises `Broken` at an error."""
-        if block == DONE:
-            self.done = True
-            block = self.owed + block
-            self.events = block.count(b"\n\n")
-            return block
         came = block
         if not self._wants_usage and usage.MARK in block:
             block = _without_nulls(block)
         odd, self.events = _odd(block)
-        if odd == 0 or self.twins:
+        if odd == 0 or self.twins:  # so is `[DONE]`
             block = self._each(sse.split(block))
             self.events = block.count(b"\n\n")
             return block
-        if self.events > 1:
+        if self.events > _FEW:
             return self._marked(block, odd)
         if self._mark(block, 0, odd) < 0:
-            self.mould.take(came, block)
+            if self.events == 1:
+                self.mould.take(came, block)
             return block
-        left = self._each([block])
-        self.events = left.count(b"\n\n")
-        return left
+        block = self._each(sse.split(block))
+        self.events = block.count(b"\n\n")
+        return block
 
     def first(self, event: bytes, seen: chunk.Look) -> bytes | None:
         """`sift` of one event that was looked at already, with the stream's first content; None where it is of no use
@@ -164,6 +162,9 @@ class Sieve:
         return b"".join(kept)
 
     def _clean(self, raw: bytes) -> bytes:
+        if raw == DONE:
+            self.done = True
+            return self.owed + raw
         if _odd(raw)[0] >= 0:
             data = sse.parse(raw).data
             if data is None:
