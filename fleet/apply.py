@@ -100,18 +100,7 @@ def _place(w: _Writing, step: steps.Place) -> None:
         replica.save(force_insert=True)
     for rank, seat in enumerate(step.seats):
         node = w.node(seat.node)
-        shard = models.Shard.objects.create(
-            replica=replica,
-            rank=rank,
-            node=node,
-            port=seat.port,
-            devices=list(seat.devices),
-            cpu_cores=seat.cpu_cores,
-            memory_bytes=seat.memory_bytes,
-            node_address=seat.address,
-            link=msgspec.to_builtins(seat.link) if seat.link is not None else {},
-        )
-        models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in seat.devices)
+        _seated(replica, rank, node, seat)
         w.nodes.add(node.pk)
     replica.fabric, replica.meeting_port = step.fabric, step.meeting_port
     replica.save(update_fields=["fabric", "meeting_port"])
@@ -193,26 +182,34 @@ def _flag(w: _Writing, step: steps.Flag) -> None:
 
 
 def _adopt(w: _Writing, step: steps.Adopt) -> None:
-    node = w.node(step.node)
-    stray = models.Stray.objects.filter(node=node, shard_id=step.shard_id).first()
-    if stray is None:
-        raise Stale(f"{step.shard_id} is not reported any more")
     replica = models.Replica.objects.create(
         public_id=step.replica,
         model=step.model,
         profile=step.profile,
         spec={"profile": msgspec.to_builtins(step.run), "source": msgspec.to_builtins(step.source)},
         incarnation=step.incarnation,
+        fabric=step.fabric,
+        meeting_port=step.meeting_port,
         adopted=True,
         state_since=w.now,
     )
-    models.Shard.objects.create(
-        replica=replica,
-        node=node,
-        port=step.port,
-        cpu_cores=step.cpu_cores,
-        memory_bytes=step.memory_bytes,
-        observed=step.state,
+    for rank, (seat, state) in enumerate(zip(step.seats, step.states, strict=True)):
+        _adopt_rank(w, step, replica, rank, seat, state)
+    w.move(replica, State.STARTING, reason="adopted: it ran already")
+    if step.state in (ShardState.LOADING, ShardState.READY):
+        w.move(replica, State(step.state))
+
+
+def _adopt_rank(
+    w: _Writing, step: steps.Adopt, replica: models.Replica, rank: int, seat: steps.Seat, state: ShardState
+) -> None:
+    node = w.node(seat.node)
+    stray = models.Stray.objects.filter(node=node, shard_id=step.shard_ids[rank]).first()
+    if stray is None:
+        raise Stale(f"{step.shard_ids[rank]} is not reported any more")
+    shard = _seated(replica, rank, node, seat)
+    models.Shard.objects.filter(pk=shard.pk).update(
+        observed=state,
         observed_incarnation=step.incarnation,
         observed_at=w.now,
         since=w.now,
@@ -222,9 +219,23 @@ def _adopt(w: _Writing, step: steps.Adopt) -> None:
     )
     stray.delete()
     w.nodes.add(node.pk)
-    w.move(replica, State.STARTING, reason="adopted: it ran already")
-    if step.state in (ShardState.LOADING, ShardState.READY):
-        w.move(replica, State(step.state))
+
+
+def _seated(replica: models.Replica, rank: int, node: models.Node, seat: steps.Seat) -> models.Shard:
+    """The rank's row, with what it claims."""
+    shard = models.Shard.objects.create(
+        replica=replica,
+        rank=rank,
+        node=node,
+        port=seat.port,
+        devices=list(seat.devices),
+        cpu_cores=seat.cpu_cores,
+        memory_bytes=seat.memory_bytes,
+        node_address=seat.address,
+        link=msgspec.to_builtins(seat.link) if seat.link is not None else {},
+    )
+    models.Claim.objects.bulk_create(models.Claim(node=node, device=d, shard=shard) for d in seat.devices)
+    return shard
 
 
 def _settle(w: _Writing, step: steps.Settle) -> None:

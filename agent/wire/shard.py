@@ -107,15 +107,19 @@ class ShardSpec:
         Only what differs from its default counts: a field that a newer version adds leaves the fingerprints of
         running engines as they are, so that an upgrade restarts none of them.
         """
-        plain = msgspec.json.encode(_told(replace(self, incarnation=0)), order="deterministic")
-        return hashlib.sha256(plain).hexdigest()[:16]
+        return printed(told(replace(self, incarnation=0)))
 
 
-def _told(value: Any) -> Any:
+def printed(plain: dict[str, Any]) -> str:
+    """The fingerprint of what `told` made of a spec."""
+    return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()[:16]
+
+
+def told(value: Any) -> Any:
     """A value as builtins, without the fields of dataclasses that have their defaults."""
     if not is_dataclass(value):
         return value
-    return {f.name: _told(getattr(value, f.name)) for f in fields(value) if getattr(value, f.name) != _default(f)}
+    return {f.name: told(getattr(value, f.name)) for f in fields(value) if getattr(value, f.name) != _default(f)}
 
 
 def _default(f: Field[Any]) -> Any:

@@ -113,20 +113,32 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """An engine that runs, that no row knows and that is wanted just so: rows are made for it."""
+    """A replica that runs, that no row knows and that is wanted just so: rows are made for it, a seat a rank."""
 
-    node: str
-    shard_id: str
     replica: str
     model: str
     profile: str
     run: Profile
     source: Source
-    port: int
+    seats: tuple[Seat, ...]
     incarnation: int
-    state: ShardState
-    cpu_cores: int
-    memory_bytes: int
+    states: tuple[ShardState, ...]
+    """Of its ranks."""
+    fabric: str = ""
+    meeting_port: int | None = None
+
+    @property
+    def leader(self) -> Seat:
+        return self.seats[0]
+
+    @property
+    def state(self) -> ShardState:
+        """Of all ranks together: that of the one that is least far."""
+        return min(self.states, key=(ShardState.STARTING, ShardState.LOADING, ShardState.READY).index)
+
+    @property
+    def shard_ids(self) -> tuple[str, ...]:
+        return tuple(f"{self.replica}.{rank}" for rank in range(len(self.seats)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,21 +149,24 @@ class _Pass:
     def _adopt(self) -> dict[str, int]:
         """Engines that run just as they are wanted and that no row knows; how many a model."""
         counts: dict[str, int] = {}
-        known = {r.id for r in self.world.replicas}
-        for stray in self.world.strays:
-            wanted = self.models.get(stray.model)
-            if wanted is None or stray.dismissed or stray.replica_id in known:
+        known = {r.id for r in self.world.replicas} if self.world.strays else set()
+        for replica, ranks in adoption.by_replica(self.world.strays).items():
+            wanted = self.models.get(ranks[0].model)
+            if wanted is None or replica in known:
                 continue
             fresh = self._fresh(wanted, self.by_model.get(wanted.name, []))
             has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0)
             if has >= self.counts[wanted.name].replicas:
                 continue
-            step = adoption.adopt(stray, wanted)
-            if step is not None:
-                self.steps.append(step)
-                known.add(step.replica)
-                counts[wanted.name] = counts.get(wanted.name, 0) + 1
-                self.rooms[step.node].take(step.model, adoption.shard(step))
+            step = adoption.adopt(ranks, wanted, self.nodes, lambda: self.rooms.fabrics)
+            if step is None or any(self.rooms[s.node].devices.intersection(s.devices) for s in step.seats):
+                continue  # it runs otherwise than is wanted, or on a card that has been given to another
+            self.steps.append(step)
+            counts[wanted.name] = counts.get(wanted.name, 0) + 1
+            for shard in adoption.shards(step):
+                self.rooms[shard.node].take(step.model, shard)
+            if step.meeting_port is not None:
+                self.rooms[step.leader.node].ports.add(step.meeting_port)
         return counts
 
     def _even_out(self, name: str, replicas: list[ReplicaView], adopted: int) -> None:
@@ -328,7 +331,7 @@ class _Pass:
 
     def _settle(self) -> None:
         """A node whose strays are all decided may end what it was not asked to run."""
-        adopting = {s.shard_id for s in self.steps if isinstance(s, Adopt)}
+        adopting = {shard_id for s in self.steps if isinstance(s, Adopt) for shard_id in s.shard_ids}
         for node in self.world.nodes:
             if node.settled or not node.reported:
                 continue

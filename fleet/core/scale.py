@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from agent.wire.reason import Reason
-from fleet.core import schedule
-from fleet.core.adoption import adopt
+from fleet.core import fabrics, schedule
+from fleet.core.adoption import adopt, by_replica
 from fleet.core.demand import wants
 from fleet.core.replica import State
 from fleet.core.schedule import Bounds
@@ -40,10 +40,11 @@ def counts(world: World, wanted: tuple[WantedModel, ...], now: float) -> dict[st
     """Of every model, by name."""
     zone = known(world.time_zone)
     by_name = {w.name: w for w in wanted}
+    nodes = {n.id: n for n in world.nodes} if world.strays else {}
     running = {r.model for r in world.replicas if r.state in _RUNS and r.shards} | {
-        s.model  # it will be a replica's; any other is about to be ended
-        for s in world.strays
-        if not s.dismissed and s.model in by_name and adopt(s, by_name[s.model]) is not None
+        ranks[0].model  # they will be a replica's; any others are about to be ended
+        for ranks in by_replica(world.strays).values()
+        if ranks[0].model in by_name and adopt(ranks, by_name[ranks[0].model], nodes, lambda: fabrics.of(world.nodes))
     }
     return {
         w.name: count(

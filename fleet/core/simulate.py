@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from fleet.core import plan as steps
-from fleet.core.adoption import shard as adopted_shard
+from fleet.core.adoption import shards as adopted_shards
 from fleet.core.replica import LEGAL, State
 from fleet.core.world import ReplicaView, ShardView, World
 
@@ -91,7 +91,7 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
             case steps.Flag():
                 replicas[step.replica] = replace(replicas[step.replica], stale=step.stale)
             case steps.Adopt():
-                strays = [s for s in strays if s.shard_id != step.shard_id]
+                strays = [s for s in strays if s.shard_id not in step.shard_ids]
                 state = State.READY if step.state == "ready" else State.STARTING
                 replicas[step.replica] = ReplicaView(
                     step.replica,
@@ -101,8 +101,10 @@ def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | Non
                     profile=step.profile,
                     run=step.run,
                     source=step.source,
-                    shards=(adopted_shard(step),),
+                    shards=adopted_shards(step),
                     incarnation=step.incarnation,
+                    fabric=step.fabric,
+                    meeting_port=step.meeting_port,
                     created=now,
                 )
             case steps.Settle():

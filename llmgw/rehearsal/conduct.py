@@ -314,6 +314,10 @@ class Rehearsal:
                 self._kill("edge")
             case "redis_restart":
                 self._kill("redis")
+            case "store_emptied":
+                self._control.kill_all()
+                rows.forget()
+                self._control.start(self._still)
             case "store_restart":
                 subprocess.run(self._world.store_restart, shell=True, check=False, timeout=120)  # noqa: S602 - the operator's own command
                 connections.close_all()

@@ -45,6 +45,7 @@ KINDS = {
     "control_plane_kill": Kind("kill -9 of the whole control plane"),
     "edge_kill": Kind("kill -9 of the gateway's processes"),
     "redis_restart": Kind("kill -9 of Redis"),
+    "store_emptied": Kind("the control plane comes back with a database that knows of no node and no replica"),
     "store_restart": Kind("the database starts anew, by the world's `store_restart` command"),
 }
 

@@ -174,10 +174,12 @@ def _back(rows: Rows, seen: Seen, before: Before, away: Collection[str], parked:
 
 
 def _kept(seen: Seen, before: Before, may_end: Collection[str]) -> list[str]:
-    """`may_end`: shard ids; a model's name and `*` for all of its engines stand for themselves as `NODE/*`."""
+    """`may_end`: shard ids; `NODE/*` stands for all that a node ran. The other ranks of a replica are nothing without
+    the one that ended."""
+    excused = {_replica(shard) for node, shard, _ in before.engines if shard in may_end or f"{node}/*" in may_end}
     gone = before.engines - engines(seen)
-    return sorted(
-        f"{shard} on {node} ended without need"
-        for node, shard, _ in gone
-        if shard not in may_end and f"{node}/*" not in may_end
-    )
+    return sorted(f"{shard} on {node} ended without need" for node, shard, _ in gone if _replica(shard) not in excused)
+
+
+def _replica(shard_id: str) -> str:
+    return shard_id.rpartition(".")[0]

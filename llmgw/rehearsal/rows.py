@@ -37,6 +37,12 @@ def load() -> Rows:
     )
 
 
+def forget() -> None:
+    """Every node and every replica, as a store that was lost and made anew."""
+    models.Replica.objects.all().delete()
+    models.Node.objects.all().delete()
+
+
 def unbooked(ids: Collection[str]) -> list[str]:
     """Answered requests that have no usage row."""
     wanted, found = list(ids), set()

@@ -8,9 +8,11 @@ import pytest
 from django.utils import timezone
 
 from agent.wire.facts import EngineFacts, FabricFacts, GpuFacts, PortFacts
-from agent.wire.shard import Fabric, ShardState
+from agent.wire.shard import Fabric, ShardSpec, ShardState
 from fleet import models, passes, selectors
 from fleet.actions import nodes, replicas
+from fleet.bootstrap import store_id
+from fleet.selectors.world import facts_of
 from llmgw.cluster.models import Lease
 from tests.fleet.agents import FACTS, GIB
 from tests.fleet.rows import LINK, beat, joined, link_is_up, seen, tiny, told
@@ -152,3 +154,38 @@ def test_memory_of_other_programs_is_seen_on_cards_that_none_of_ours_has() -> No
     assert models.Node.objects.get(node_id="n1").foreign == {}
     joined("n4", facts=replace(FACTS, gpus=cards(5)))
     assert models.Node.objects.get(node_id="n4").foreign == {"0": 75 * GIB}
+
+
+def lost_and_heard_again(*names: str) -> list[ShardSpec]:
+    """The store has lost its rows of what runs on two nodes; of these it hears again."""
+    serve()
+    ran = [told(name)[0] for name in ("n1", "n2")]
+    models.Replica.objects.all().delete()
+    models.Node.objects.update(generation=1)
+    for name, spec in zip(("n1", "n2"), ran, strict=True):
+        node = models.Node.objects.get(node_id=name)
+        if name in names:
+            shards = (seen(spec, ShardState.READY),)
+            joined(name, facts=facts_of(node), shards=shards, generation=40, store_id=str(store_id()))
+    passes.run()
+    return ran
+
+
+def test_ranks_that_a_lost_store_started_are_adopted_together() -> None:
+    ran = lost_and_heard_again("n1", "n2")
+    adopted = models.Replica.objects.get()
+    assert (adopted.public_id, adopted.state, adopted.adopted) == (ran[0].replica_id, "ready", True)
+    assert ran[0].gang is not None
+    assert (adopted.fabric, adopted.meeting_port) == ("ib-a", ran[0].gang.port)
+    assert [told(name)[0].fingerprint for name in ("n1", "n2")] == [spec.fingerprint for spec in ran]
+    claims = models.Claim.objects.order_by("node__node_id", "device").values_list("node__node_id", "device")
+    assert list(claims) == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)]
+    assert not models.Stray.objects.exists()
+    passes.run()
+    assert models.Replica.objects.get().state == "ready"
+
+
+def test_a_rank_without_the_other_is_not_adopted() -> None:
+    lost_and_heard_again("n1")
+    assert not models.Replica.objects.filter(adopted=True).exists()
+    assert models.Stray.objects.get().foreign

@@ -359,7 +359,11 @@ def told(step: steps.Step) -> str:
         case steps.Flag():
             return f"flag {step.replica} {'stale' if step.stale else 'fresh'}"
         case steps.Adopt():
-            return f"adopt {step.replica} of {step.model} on {step.node} {step.state}"
+            told = f"adopt {step.replica} of {step.model} on "
+            told += " and ".join(
+                s.node + (f" devices {', '.join(map(str, s.devices))}" if s.devices else "") for s in step.seats
+            )
+            return told + f" {step.state}" + (f" meeting at {step.meeting_port}" if step.meeting_port else "")
         case steps.Settle():
             return f"settle {step.node}"
         case steps.Retry():

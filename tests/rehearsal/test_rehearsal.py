@@ -185,3 +185,12 @@ def test_what_a_fault_ends_may_end_and_what_waits_for_room_is_back() -> None:
     assert not judged(seen=again, may_end={"n1/*"})
     waits = Rows((ReplicaRow("r-1", "m", State.PENDING, "no_capacity"),), (), (), frozenset({"n2"}))
     assert not judged(waits, world(up=False), may_end={"n1/*"}, away={"n1"})
+
+
+def test_the_other_ranks_of_what_a_fault_ends_may_end_too() -> None:
+    before = Before(frozenset({("n1", "r-1.0", 1001), ("n2", "r-1.1", 1002), ("n2", "r-2.0", 1003)}))
+    kept = NodeSeen("n2", True, True, (0, 1), (EngineSeen("r-2.0", "m", 1003, 0.0, 18101, (1,), 1, True, "well"),))
+    for may_end in ({"r-1.0"}, {"n1/*"}):
+        assert not invariants.broken(Rows(), Seen((kept,)), before, may_end, ())["kept"]
+        gone = invariants.broken(Rows(), Seen(()), before, may_end, ())["kept"]
+        assert gone == ["r-2.0 on n2 ended without need"]
