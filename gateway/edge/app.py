@@ -177,8 +177,7 @@ class Edge:
         while True:
             self.spool.flush()
             now = self.loop.time()
-            for replica in self.fleet:
-                replica.pool.sweep(now)
+            self.fleet.sweep(now)
             self.passthrough.sweep(now)
             self.answers.sweep(time.time())
             self.doors.look()

@@ -50,6 +50,8 @@ class Fleet:
         self._outside: Mapping[str, list[Replica]] = {}
         self._every_outside: tuple[Replica, ...] = ()
         self._turns: dict[str, Turn] = {}
+        self._left: list[Pool] = []
+        """Of replicas that are gone, while exchanges with them go on."""
         self.prefixes = Prefixes()
 
     def update(self, endpoints: Endpoints) -> None:
@@ -66,6 +68,7 @@ class Fleet:
         for key, replica in self._by_key.items():
             if key not in known:
                 replica.pool.retire()
+                self._left.append(replica.pool)
                 self.prefixes.forget(replica.name)
         self._by_key, self._inside = known, by_model
         self._by_model = {**by_model, **self._outside}
@@ -89,6 +92,12 @@ class Fleet:
         if text is not NOTHING:
             self.prefixes.add(text, choice.load.bit)
         return choice.load.begin(now, text.size, choice.matched)
+
+    def sweep(self, now: float) -> None:
+        """What rests too long, and what nobody answers any more."""
+        self._left = [pool for pool in self._left if pool.open]
+        for pool in chain((r.pool for r in self), self._left):
+            pool.sweep(now)
 
     def lost(self, replica: Replica) -> None:
         """Nobody listens there: what it had read went with it."""

@@ -15,6 +15,7 @@ from typing import cast
 
 import httptools
 
+from gateway.edge import peers
 from gateway.edge.again import Again
 
 HIGH_BYTES = 256 * 1024
@@ -25,11 +26,11 @@ IDLE_S = 4.0
 """How long a kept connection may rest: below the five seconds after which engines close theirs."""
 MOST_IDLE = 64
 """Kept connections a pool."""
-
-
 ENDING_S = 0.25
 """For the end of an answer of which no more is wanted, so that its connection can be kept."""
-
+LOOK_S = 2.0
+"""Between two looks whether somebody is left at the other ends."""
+UNANSWERED = f"its machine has not answered anything for {peers.SILENT_S:.0f} s"
 
 Take = Callable[[bytes, bytes], bool]
 Straight = Callable[[bytes], bool]
@@ -238,6 +239,16 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def watch(self) -> None:
+        if self._transport is not None:
+            peers.watch(self._transport.get_extra_info("socket"))
+
+    def look(self) -> None:
+        """Break it where nobody is left at its other end."""
+        if self._transport is not None and peers.gone(self._transport.get_extra_info("socket")):
+            self._broken = UpstreamError(UNANSWERED)
+            self.abort()
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -365,8 +376,11 @@ class Connection(asyncio.Protocol):
         if not self.done and self.got_head and not self._framed and exc is None:
             self.done = True  # a body that ends with its connection
         if not self.done and self._broken is None:
-            stale = self._used and not self._got_byte
-            self._broken = UpstreamError("the connection was closed before the answer's end", stale)
+            if isinstance(exc, TimeoutError):  # by the kernel: `peers.watch`
+                self._broken = UpstreamError(UNANSWERED)
+            else:
+                stale = self._used and not self._got_byte
+                self._broken = UpstreamError("the connection was closed before the answer's end", stale)
         self.resume_writing()
         self._wake()
         self._pool.forget(self)
@@ -437,6 +451,7 @@ class Pool:
         self._retired = False
         self.again: Again[list[tuple[bytes, bytes]]] = Again()
         """The head of an answer."""
+        self._looked_at = 0.0
 
     def take(self, now: float) -> Connection | None:
         """A kept connection that has not rested too long; None when there is none."""
@@ -457,6 +472,7 @@ class Pool:
                 _, connection = await loop.create_connection(
                     lambda: Connection(loop, self), self.host, self.port, ssl=self._tls
                 )
+                connection.watch()
         self._open.add(connection)
         return connection
 
@@ -472,11 +488,20 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
 
+    @property
+    def open(self) -> bool:
+        """Whether any connection is left."""
+        return bool(self._open)
+
     def sweep(self, now: float) -> None:
-        """Close what has rested too long."""
+        """Close what has rested too long, and what is in use although nobody is left at its other end."""
         for connection in [c for c in self._idle if now - c.idle_since >= self._idle_s]:
             self._idle.remove(connection)
             connection.abort()
+        if self.path is None and now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            for connection in list(self._open):
+                connection.look()
 
     def retire(self) -> None:
         """Its replica is gone: no connection to it is used again; exchanges under way end by themselves."""
