@@ -84,7 +84,7 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """No new requests from now on; it ends when `drain_s` is over."""
+    """No new requests from now on; it ends when it is idle, or its time is over (`fleet.core.swap.drained`)."""
 
     replica: str
     reason: Reason

@@ -89,7 +89,7 @@ class _Pass:
         if replica.state in _LEAVING:
             if not replica.shards:
                 self.steps.append(Forget(replica.id))
-            elif replica.state is State.DRAINING and swap.drained(self.world, replica, self.now):
+            elif replica.state is State.DRAINING and self._drained_long_enough(replica):
                 self.steps.append(Stop(replica.id, Reason(replica.reason_code or "drained", replica.reason)))
             return False
         if replica.state is State.LOST:
@@ -134,6 +134,10 @@ class _Pass:
                 )
             )
         return True
+
+    def _drained_long_enough(self, replica: ReplicaView) -> bool:
+        count = self.counts.get(replica.model)
+        return swap.drained(self.world, replica, self.now, served_on=count is not None and count.replicas > 0)
 
     def _another_port(self, node: str, port: int) -> int:
         """The next one that is free on the node; its own where there is no other."""
@@ -310,8 +314,9 @@ class _Pass:
         for replica in [r for r in old if self._drained(r)]:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
-        if any(r.state in _LEAVING for r in self.world.replicas if r.model == wanted.name):
-            return
+        mine = (r for r in self.world.replicas if r.model == wanted.name)
+        if any(r.state in _LEAVING or r.id in self.ended for r in mine):
+            return  # what that one holds is free in a moment
         for replica in sorted(old, key=self._worth):
             if placement.fits(wanted, room.relieved(self.rooms, replica), self.world.settings):
                 self._end(replica, self._why_old(replica))

@@ -27,21 +27,22 @@ class Room:
     untouched_bytes: int = 0
     """Reserved, and not yet taken by the engine: the node still counts it as free."""
     models: dict[str, int] = field(default_factory=dict)
-    """How many shards of each model it has."""
+    """How many shards of each model it has that are to stay."""
     ledger: Ledger | None = None
     """Of the racks and PDUs, shared by all rooms."""
     _likeness: Hashable = None
 
-    def take(self, model: str, shard: ShardView) -> None:
+    def take(self, model: str, shard: ShardView, *, stays: bool = True) -> None:
+        """One that is on its way out holds what it has, and is no reason to put its successor elsewhere."""
         self.ports.add(shard.port)
         self.devices.update(shard.devices)
         self.cpu_cores += shard.cpu_cores
         self.memory_bytes += shard.memory_bytes
         self.untouched_bytes += _untouched(shard)
-        self.models[model] = self.models.get(model, 0) + 1
+        self.models[model] = self.models.get(model, 0) + stays
         self._likeness = None
         if self.ledger is not None:
-            self.ledger.take(self.node.id, model, self.watts)
+            self.ledger.take(self.node.id, model, self.watts, int(stays))
 
     @property
     def watts(self) -> float:
@@ -67,7 +68,7 @@ class Room:
             )
         return self._likeness
 
-    def without(self, model: str, shard: ShardView) -> Room:
+    def without(self, model: str, shard: ShardView, *, stays: bool = True) -> Room:
         """The room that there would be if that shard were gone; its port stays taken until it really is."""
         return Room(
             node=self.node,
@@ -78,7 +79,7 @@ class Room:
             # What it holds in memory comes free with it.
             untouched_bytes=self.untouched_bytes - _untouched(shard) - (shard.memory_measured_bytes or 0),
             ledger=self.ledger,
-            models={**self.models, model: self.models.get(model, 0) - 1},
+            models={**self.models, model: self.models.get(model, 0) - stays},
         )
 
 
@@ -124,11 +125,15 @@ def _fill(rooms: Rooms, world: World) -> None:
                 if replica.state is State.PARKED:
                     rooms[shard.node].ports.add(shard.port)  # it runs nothing, and its row still names the port
                 else:
-                    rooms[shard.node].take(replica.model, shard)
+                    rooms[shard.node].take(replica.model, shard, stays=_stays(replica))
     rooms.parked = parked
     for stray in world.strays:
         if stray.port is not None and stray.node in rooms:
             rooms[stray.node].ports.add(stray.port)
+
+
+def _stays(replica: ReplicaView) -> bool:
+    return replica.state not in (State.DRAINING, State.STOPPING)
 
 
 def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
@@ -138,10 +143,10 @@ def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
     ledger: Ledger | None = None
     for shard in replica.shards:
         if shard.node in changed:
-            room = changed[shard.node] = changed[shard.node].without(replica.model, shard)
+            room = changed[shard.node] = changed[shard.node].without(replica.model, shard, stays=_stays(replica))
             if room.ledger is not None:
                 room.ledger = ledger = ledger or room.ledger.copy()
-                ledger.take(shard.node, replica.model, room.watts, -1)
+                ledger.take(shard.node, replica.model, room.watts, -int(_stays(replica)))
     return changed
 
 

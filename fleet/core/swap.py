@@ -87,10 +87,15 @@ def turn(
     return Turn(ends, why, exact=not busy or ends - now <= _SOON_S)
 
 
-def drained(world: World, replica: ReplicaView, now: float) -> bool:
+def drained(world: World, replica: ReplicaView, now: float, *, served_on: bool) -> bool:
     """Whether one that drains may be ended: every gateway knows it, and has nothing in flight there; or its time is
-    over. One that is evicted finishes what it has begun: the other model waits for that."""
+    over. What it has begun it finishes where its model is `served_on`, since others take its place, and where it is
+    evicted, since the other model waits for that."""
     if replica.id in world.quiet:
         return True
-    busy = replica.reason_code == EVICTED and world.demand.get(replica.model, Demand()).in_flight
-    return now - replica.since >= (_MOST_S if busy else world.settings.drain_s)
+    most_s = world.settings.drain_s
+    if replica.reason_code == EVICTED and world.demand.get(replica.model, Demand()).in_flight:
+        most_s = _MOST_S
+    elif served_on and replica.id in world.busy:
+        most_s = max(most_s, world.settings.drain_busy_s)
+    return now - replica.since >= most_s

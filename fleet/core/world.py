@@ -124,6 +124,8 @@ class World:
     """Some gateway has told what it knows of demand; else nobody knows what is in use."""
     quiet: frozenset[str] = frozenset()
     """Replicas that drain, and of which every gateway says that it has nothing in flight there."""
+    busy: frozenset[str] = frozenset()
+    """Replicas that drain, and where some gateway has something in flight."""
     expected: frozenset[str] = frozenset()
     """Models that are usually asked for at this hour of the week."""
     starts: Mapping[str, float] = field(default_factory=dict)

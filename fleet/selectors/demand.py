@@ -25,6 +25,7 @@ class Told:
     demand: dict[str, Demand]
     heard: bool
     quiet: frozenset[str]
+    busy: frozenset[str]
 
 
 def read(now: float) -> Told:
@@ -40,7 +41,7 @@ def read(now: float) -> Told:
             waiting_since=now - said.unserved_s if said.unserved_s is not None else None,
             last_asked=max((at for at in (asked, last.get(model)) if at is not None), default=None),
         )
-    return Told(found, bool(told), _quiet(told))
+    return Told(found, bool(told), _quiet(told), _busy(told))
 
 
 def expected(now: float, zone: tzinfo) -> frozenset[str]:
@@ -72,6 +73,11 @@ def _quiet(told: list[words.Word]) -> frozenset[str]:
     """Replicas that every edge knows to take no more, and that answer nobody's request."""
     sets = [{replica for replica, in_flight in word.leaving.items() if not in_flight} for word in told]
     return frozenset(set.intersection(*sets)) if sets else frozenset()
+
+
+def _busy(told: list[words.Word]) -> frozenset[str]:
+    """Replicas that take no more and still answer somebody."""
+    return frozenset(replica for word in told for replica, in_flight in word.leaving.items() if in_flight)
 
 
 def _together(told: list[words.Word]) -> dict[str, words.Asked]:

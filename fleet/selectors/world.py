@@ -60,6 +60,7 @@ def load_world(now: float) -> core.World:
         demand=told.demand,
         heard=told.heard,
         quiet=told.quiet,
+        busy=told.busy,
         expected=demand.expected(now, known(zone)),
         time_zone=zone,
         version=version,

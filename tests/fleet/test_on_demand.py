@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from agent.wire.shard import ShardState
 from catalog import selectors as catalog
+from catalog.actions import models as catalog_actions
 from catalog.models import Model
 from fleet import listening, models, nudges, passes, selectors
-from fleet.actions import asking, learning
+from fleet.actions import asking, learning, rollout
 from fleet.core.learned import KEPT
 from fleet.core.world import Demand
 from fleet.selectors import demand as reading
@@ -76,6 +77,24 @@ def served(name: str) -> models.Replica:
     say(**{name: words.Asked(asked_s=0.5)})
     row.refresh_from_db()
     return row
+
+
+def test_one_that_is_replaced_finishes_what_it_has_begun_and_one_that_is_stopped_does_not() -> None:
+    on_demand("alpha", min=1)
+    old = served("alpha")
+    rollout.restart(name="alpha", actor="test")
+    passes.run()
+    old.refresh_from_db()
+    assert old.state == "draining"
+    models.Replica.objects.update(state_since=timezone.now() - timedelta(seconds=60))
+    say(leaving={old.public_id: 1})
+    passes.run()
+    old.refresh_from_db()
+    assert old.state == "draining"
+    catalog_actions.stop(name="alpha", actor="test")
+    passes.run()
+    old.refresh_from_db()
+    assert old.state == "stopping"
 
 
 def test_a_swap_from_the_first_request_to_the_other_model_ready() -> None:

@@ -5,7 +5,8 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   model M [min= max= cores= memory= label= gpus= gpu=CLASS window=FROM-TO:MIN prewarm=]
                                   model M stopped | model M removed | load M REPLICAS
                                   restart M [in-place]
-                                  asked M [waiting=] [busy=] [refused] [nobody] | unheard | quiet R | starts M SECONDS
+                                  asked M [waiting=] [busy=] [refused] [nobody] | unheard
+                                  quiet R | busy R | starts M SECONDS
                                   took M GIB on CLASS (of each card)
                                   system stopped [note] | system started | at WEEKDAY HH:MM
                                   facility rack|row|pdu NAME [held] [cap=WATTS]
@@ -154,7 +155,9 @@ class Stage:
             case ["unheard" | "heard" as word]:
                 self.world = replace(self.world, heard=word == "heard")
             case ["quiet", name]:
-                self.world = replace(self.world, quiet=self.world.quiet | {name})
+                self.world = replace(self.world, quiet=self.world.quiet | {name}, busy=self.world.busy - {name})
+            case ["busy", name]:
+                self.world = replace(self.world, busy=self.world.busy | {name})
             case ["starts", name, seconds]:
                 self.world = replace(self.world, starts={**self.world.starts, name: float(seconds)})
             case ["took", name, gib, "on", gpu_class]:

@@ -72,7 +72,8 @@ class CacheSettings:
 class FleetSettings:
     """Seconds. A node is lost after `node_lost_s` without a heartbeat; a failed start waits `backoff_first_s`,
     doubled each time up to `backoff_most_s`, and after `park_after` starts in a row the replica is parked. A replica
-    that is to go gets no new requests for `drain_s` first; one that served `healthy_s` starts counting anew. A model
+    that is to go gets no new requests for `drain_s` first, and where its model is served on, for up to `drain_busy_s`
+    while it still answers; one that served `healthy_s` starts counting anew. A model
     that loads on demand keeps its card for `swap_min_residence_s` (None: as long as its starts take here); then it goes
     for another when it was not asked for `swap_idle_s`, or when the other has waited for `swap_max_wait_s`. Between its
     min and max a model gets one replica more when requests have waited at all of them for `scale_up_after_s`, at most
@@ -87,6 +88,7 @@ class FleetSettings:
     park_after: AtLeastOne = 5
     healthy_s: Seconds = 60.0
     drain_s: Seconds = 10.0
+    drain_busy_s: Seconds = 300.0
     first_port: Port = 18100
     last_port: Port = 18999
     swap_min_residence_s: Seconds | None = None
