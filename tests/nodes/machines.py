@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -93,6 +94,26 @@ class Machine:
         assert self.process is not None
         self.run("systemctl reboot", check=False)
         assert self.process.wait(60) == 133
+        self.boot()
+
+    def unplug(self) -> None:
+        """The network cable: what is sent to it is answered by nobody."""
+        _ip("link", "set", f"v-{self.name}", "down")
+
+    def plug_in(self) -> None:
+        _ip("link", "set", f"v-{self.name}", "up")
+
+    def power_off(self) -> None:
+        """At once, and nobody is told."""
+        assert self.process is not None
+        leader = self._init()
+        assert leader is not None
+        self.unplug()
+        os.kill(leader, signal.SIGKILL)
+        self.process.wait(60)
+
+    def power_on(self) -> None:
+        self.plug_in()
         self.boot()
 
     def run(self, command: str, *, check: bool = True, timeout_s: float = 300) -> str:
