@@ -51,6 +51,23 @@ def record(replica: models.Replica, reason: str) -> None:
     )
 
 
+RANK = "rank"
+"""The state in lines that are about one rank of several."""
+
+
+def of_rank(shard: models.Shard, node_id: str) -> None:
+    """What its node says of one rank of several: which of them the others wait for, and which one died."""
+    replica, because = shard.replica, f": {shard.reason}" if shard.reason else ""
+    state = shard.observed or "no longer there"
+    models.ReplicaEvent.objects.create(
+        replica=replica.public_id,
+        model=replica.model,
+        node=node_id,
+        state=RANK,
+        reason=f"rank {shard.rank}: {state}{because}",
+    )
+
+
 def end(replica: models.Replica) -> None:
     """The row goes; its history stays."""
     nodes = _nodes(replica)

@@ -1,4 +1,4 @@
-"""`/api/v1/facility` and `/api/v1/fabrics`: racks, rows and PDUs; what joins the nodes."""
+"""`/api/v1/facility` and `/api/v1/fabrics`: racks, rows, rooms, sites and PDUs; what joins the nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fleet.actions import places
 from llmgw.cluster.errors import NotFound
 from tenancy.api.auth import actor_of
 
-_PLACE = OpenApiParameter("place", str, OpenApiParameter.PATH, description="rack:NAME, row:NAME or pdu:NAME")
+_PLACE = OpenApiParameter("place", str, OpenApiParameter.PATH, description="rack:NAME; also row, room, site, pdu")
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the fabric's name")
 
 
 class PlaceRow(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="rack, row, pdu")
+    kind = serializers.CharField(help_text="rack, row, room, site, pdu")
     name = serializers.CharField()
     within = serializers.CharField(help_text="where it stands: site/room/row")
     nodes = serializers.ListField(child=serializers.CharField())
@@ -55,6 +55,9 @@ class FabricRow(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text="nvlink, infiniband, roce, ethernet")
     identity = serializers.CharField(allow_null=True, help_text="cluster and clique, or subnet manager")
     nodes = FabricNode(many=True)
+    whole = serializers.ListField(child=serializers.CharField(), help_text="its nodes that have every card free")
+    cards = serializers.IntegerField()
+    cards_used = serializers.IntegerField()
     weights = serializers.DictField(child=serializers.IntegerField(), help_text="source: on how many of its nodes")
     replicas = serializers.ListField(child=serializers.CharField())
 
@@ -73,7 +76,7 @@ class FabricList(serializers.Serializer[Any]):
 
 
 class Facility(GenericViewSet[Any]):
-    """Racks, rows and PDUs, by the nodes' labels."""
+    """Racks, rows, rooms, sites and PDUs, by the nodes' labels."""
 
     serializer_class = PlaceRow
     pagination_class = None

@@ -196,7 +196,10 @@ def _shards(
         news = said.get(shard_id)
         if news is None and not (full and (up_to_date or row.observed)):
             continue
+        before = row.observed
         changed = _write(row, news, now)
+        if before != row.observed and row.replica.spec.get("profile", {}).get("nodes", 1) > 1:
+            events.of_rank(row, node.node_id)
         if changed or row.replica.state in (core.State.STOPPING, core.State.LOST):
             present = news is not None or up_to_date
             ended = news is None or news.state in _ENDED

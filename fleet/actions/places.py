@@ -1,4 +1,4 @@
-"""What people do with racks, rows and PDUs: hold, release, cap. Kept in the settings' section `facility`."""
+"""What people do with racks, rows, rooms, sites and PDUs: hold, release, cap. Kept in the settings, in `facility`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes stand, and what that forbids: held racks, power caps; and which copies of a model share a rack. Pure.
+"""Where nodes stand, and what that forbids: held places, power caps; and which copies of a model share a rack. Pure.
 
 Locations are labels: `llmgw.io/rack`, `row`, `room`, `site`, and `pdu` (several: `a,b`). A node without one is a rack
 of its own. What a rack may draw is reckoned from the cards: one that a replica has may draw its limit, another what it
@@ -16,8 +16,10 @@ from agent.wire.reason import Reason
 from llmgw.cluster.core.settings import FacilitySettings, PlaceOptions
 
 PREFIX = "llmgw.io/"
-KINDS = ("rack", "row", "pdu")
+KINDS = ("rack", "row", "room", "site", "pdu")
 """What can be held and capped."""
+_APART = ("rack", "pdu")
+"""What copies of one model are kept apart by."""
 Place = tuple[str, str]
 """`("rack", "r12-07")`."""
 
@@ -35,7 +37,7 @@ class Location:
     @property
     def places(self) -> tuple[Place, ...]:
         """What of it can be held and capped."""
-        named = (("rack", self.rack), ("row", self.row))
+        named = (("rack", self.rack), ("row", self.row), ("room", self.room), ("site", self.site))
         return (*(p for p in named if p[1]), *(("pdu", p) for p in self.pdus))
 
     def __str__(self) -> str:
@@ -53,9 +55,24 @@ def location(labels: Mapping[str, str]) -> Location:
 
 
 def options(settings: FacilitySettings, place: Place) -> PlaceOptions:
-    """What was said of a rack, row or PDU."""
+    """What was said of it."""
     kind, name = place
-    return {"rack": settings.racks, "row": settings.rows, "pdu": settings.pdus}[kind].get(name, PlaceOptions())
+    return named(settings, kind).get(name, PlaceOptions())
+
+
+def named(settings: FacilitySettings, kind: str) -> Mapping[str, PlaceOptions]:
+    """All of a kind of which something was said."""
+    match kind:
+        case "rack":
+            return settings.racks
+        case "row":
+            return settings.rows
+        case "room":
+            return settings.rooms
+        case "site":
+            return settings.sites
+        case _:
+            return settings.pdus
 
 
 def may_draw_w(cards: Iterable[GpuFacts], taken: Collection[int]) -> float:
@@ -71,7 +88,7 @@ def may_draw_w(cards: Iterable[GpuFacts], taken: Collection[int]) -> float:
 
 @dataclass(slots=True)
 class Ledger:
-    """The racks, rows and PDUs while a plan is being made."""
+    """The places while a plan is being made."""
 
     settings: FacilitySettings
     at: dict[str, Location] = field(default_factory=dict)
@@ -106,7 +123,7 @@ class Ledger:
         where = self.at.get(node)
         if where is None or not (where.rack or where.pdus):
             return None
-        apart = [p for p in where.places if p[0] != "row"]
+        apart = [p for p in where.places if p[0] in _APART]
         return max(self.copies.get((p, model), 0) for p in apart)
 
     def held(self, node: str) -> Reason | None:

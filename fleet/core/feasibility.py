@@ -81,12 +81,12 @@ def cordoned(need: Need, room: Room) -> Reason | None:
 
 
 def held(need: Need, room: Room) -> Reason | None:
-    """Its rack, row or PDU is held."""
+    """Its rack, row, room, site or PDU is held."""
     return room.ledger.held(room.node.id) if room.ledger is not None else None
 
 
 def power(need: Need, room: Room) -> Reason | None:
-    """Its cards at their limits would pass a cap of its rack, row or PDU."""
+    """Its cards at their limits would pass a cap of where it stands."""
     run, ledger = need.profile.run, room.ledger
     if not run.gpus or ledger is None or not ledger.capped(room.node.id):
         return None

@@ -1,4 +1,5 @@
-"""Racks, rows and PDUs, and the cluster's fabrics, as plain dicts. Watts, bytes; an unknown figure is None."""
+"""Racks, rows, rooms, sites and PDUs, and the cluster's fabrics, as plain dicts. Watts, bytes; an unknown figure is
+None."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from fleet.core import fabrics, facility, room
+from fleet.core import devices, fabrics, facility, room
 from fleet.core.facility import KINDS, Location, options
 from fleet.core.world import NodeView, World
 from fleet.selectors.world import load_world
@@ -14,7 +15,7 @@ from llmgw.cluster.errors import NotFound
 
 
 def places() -> list[dict[str, Any]]:
-    """Every rack, row and PDU that a node's labels or the settings name: what it draws, may draw, and whether it is
+    """Every place of `KINDS` that a node's labels or the settings name: what it draws, may draw, and whether it is
     held. `draws_w`: its cards as last measured (None: no card there says); `may_draw_w`: with each claimed card at its
     limit, and the nodes besides."""
     world = load_world(time.time())
@@ -22,8 +23,8 @@ def places() -> list[dict[str, Any]]:
     ledger = next((r.ledger for r in rooms.values() if r.ledger is not None), None)
     at = {n.id: facility.location(n.labels) for n in world.nodes}
     held: dict[facility.Place, list[str]] = defaultdict(list)
-    for kind, named in zip(KINDS, (world.facility.racks, world.facility.rows, world.facility.pdus), strict=True):
-        held |= {(kind, name): [] for name in named}
+    for kind in KINDS:
+        held |= {(kind, name): [] for name in facility.named(world.facility, kind)}
     for node, where in at.items():
         for place in where.places:
             held[place].append(node)
@@ -66,12 +67,13 @@ def place(kind: str, name: str) -> dict[str, Any]:
 
 
 def all_fabrics() -> dict[str, Any]:
-    """`fabrics`: each with its nodes and what weights they hold; `off`: why nodes are not on one that they could be on;
-    `findings`: what an operator should look at."""
+    """`fabrics`: each with its nodes, which of them have every card free (`whole`), and what weights they hold; `off`:
+    why nodes are not on one that they could be on; `findings`: what an operator should look at."""
     world = load_world(time.time())
     found = fabrics.of(world.nodes)
     nodes = {n.id: n for n in world.nodes}
     spread = {r.id: r for r in world.replicas if r.fabric}
+    free = {s.fabric: s for s in devices.spread(found, devices.of(world.nodes, world.replicas, lambda _, gpu: gpu))}
     return {
         "fabrics": [
             {
@@ -89,6 +91,9 @@ def all_fabrics() -> dict[str, Any]:
                     }
                     for node, member in i.members.items()
                 ],
+                "whole": list(free[i.name].whole),
+                "cards": free[i.name].cards,
+                "cards_used": free[i.name].used,
                 "weights": _weights([nodes[n] for n in i.members]),
                 "replicas": sorted(r.id for r in spread.values() if r.fabric == i.name),
             }
@@ -142,5 +147,9 @@ def _within(place: facility.Place, where: list[Location]) -> str:
     """`sto1/hall-b/12`: of a rack, where it stands."""
     if place[0] == "pdu":
         return ", ".join(sorted({w.rack for w in where if w.rack}))
-    parts = {"/".join(filter(None, (w.site, w.room, w.row if place[0] == "rack" else ""))) for w in where}
+    larger = _LARGER[place[0]]
+    parts = {"/".join(filter(None, (getattr(w, kind) for kind in larger))) for w in where}
     return ", ".join(sorted(parts - {""}))
+
+
+_LARGER = {"rack": ("site", "room", "row"), "row": ("site", "room"), "room": ("site",), "site": ()}

@@ -14,6 +14,7 @@ from fleet.core import starting, swap
 from fleet.core.demand import wants
 from fleet.core.replica import State
 from fleet.core.world import Demand
+from fleet.events import RANK
 from fleet.selectors import demand, learned
 from fleet.selectors.world import stamp
 from llmgw.cluster.actions import settings as cluster_settings
@@ -194,7 +195,7 @@ def _last_eviction(name: str) -> Iterator[Reason]:
 
 def ended(replica: str) -> tuple[Reason, ...]:
     """Of a replica that is gone: its life line, the last of it first; empty where there never was one."""
-    rows = list(models.ReplicaEvent.objects.filter(replica=replica).order_by("-id")[:4])
+    rows = list(models.ReplicaEvent.objects.filter(replica=replica).exclude(state=RANK).order_by("-id")[:4])
     if not rows:
         return ()
     last = rows[0]

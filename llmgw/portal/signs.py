@@ -61,6 +61,7 @@ STATES = {
     "stopping": ("busy", '<rect x="4" y="4" width="8" height="8"/>'),
     "unsettled": ("busy", '<circle cx="8" cy="8" r="5" stroke-dasharray="2 2.2"/>'),
     "cordoned": ("busy", '<circle cx="8" cy="8" r="5"/><path d="M4.5 11.5l7-7"/>'),
+    "rank": ("idle", '<path d="M3 4h4v8H3zM9 4h4v8H9z"/>'),
     "scaled": ("idle", '<path d="M4 6.5 8 2.5l4 4M4 9.5l4 4 4-4"/>'),
     "parked": ("bad", '<path d="M5.5 3.5v9M10.5 3.5v9" stroke-width="2.5"/>'),
     "failed": ("bad", '<path d="M4 4l8 8M12 4l-8 8"/>'),

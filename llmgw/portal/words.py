@@ -26,6 +26,7 @@ STATES: dict[str, str | Promise] = {
     "lost": _("lost"),
     "ended": _("ended"),
     "scaled": _("scaled"),
+    "rank": _("one of its nodes"),
     "no_capacity": _("no capacity"),
     "idle": _("loads when asked"),
     "waiting": _("waits for a card"),

@@ -49,7 +49,16 @@ def test_each_rack_row_and_pdu_with_what_it_draws() -> None:
     tiny(gpus=2, gpu_class="l40s-45g")
     passes.run()
     found = {(p["kind"], p["name"]): p for p in selectors.places()}
-    assert list(found) == [("rack", "r1"), ("rack", "r2"), ("row", "12"), ("pdu", "a"), ("pdu", "b")]
+    assert list(found) == [
+        ("rack", "r1"),
+        ("rack", "r2"),
+        ("row", "12"),
+        ("room", "hall-b"),
+        ("site", "sto1"),
+        ("pdu", "a"),
+        ("pdu", "b"),
+    ]
+    assert (found["row", "12"]["within"], found["room", "hall-b"]["within"]) == ("sto1/hall-b", "sto1")
     rack = found["rack", "r1"]
     assert (rack["draws_w"], rack["may_draw_w"], rack["within"]) == (100, 1200, "sto1/hall-b/12")
     assert (rack["nodes"], rack["models"]) == (["n1"], ["tiny"])
@@ -73,6 +82,26 @@ def test_a_held_rack_takes_nothing_and_says_why(capsys: pytest.CaptureFixture[st
     assert cluster_settings.current()[1]["facility"]["racks"] == {}
 
 
+@pytest.mark.parametrize(("kind", "name"), [("room", "hall-b"), ("site", "sto1")])
+def test_a_room_and_a_site_are_held_capped_and_released_like_a_rack(kind: str, name: str) -> None:
+    call_command("facility", "hold", kind, name)
+    tiny(gpus=2, gpu_class="l40s-45g", minimum=2)
+    passes.run()
+    assert models.Shard.objects.get().node.node_id == "n2"
+    reason = selectors.explain_placement("tiny")["candidates"][0]["reasons"][0]
+    assert (reason["code"], reason["command"]) == ("place_held", f"llmgw facility release {kind} {name}")
+    call_command("facility", "release", kind, name)
+    call_command("facility", "cap", kind, name, "1000")
+    passes.run()
+    assert (
+        models.Replica.objects.get(state="pending").reason
+        == "no node can take it: 1 × GPUs taken, 1 × above a power cap"
+    )
+    call_command("facility", "cap", kind, name, "none")
+    passes.run()
+    assert set(models.Shard.objects.values_list("node__node_id", flat=True)) == {"n1", "n2"}
+
+
 def test_a_cap_is_kept_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     for rack in ("r1", "r2"):
         call_command("facility", "cap", "rack", rack, "1000")
@@ -80,7 +109,7 @@ def test_a_cap_is_kept_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     tiny(gpus=2, gpu_class="l40s-45g")
     passes.run()
     row = models.Replica.objects.get()
-    assert (row.state, row.reason) == ("pending", "no node can take it: 2 × power cap of a rack")
+    assert (row.state, row.reason) == ("pending", "no node can take it: 2 × above a power cap")
     reason = selectors.explain_placement("tiny")["candidates"][0]["reasons"][0]
     assert reason["sentence"] == "rack r1 of n1 may draw 1.0 kW, and with 600 W more could come to 1.2 kW"
     call_command("facility", "cap", "rack", "r1", "none")
@@ -109,8 +138,13 @@ def test_fabrics_with_what_they_hold(capsys: pytest.CaptureFixture[str]) -> None
     out = shown(capsys, "fabric", "list")
     assert "ib-a" in out
     assert "starter:tiny on 1 of 2" in out
+    assert "0 of 4     2 of 2" in out
+    tiny(gpus=1, gpu_class="l40s-45g")
+    passes.run()
+    assert "1 of 4     1 of 2" in shown(capsys, "fabric", "list")
     found = json.loads(shown(capsys, "fabric", "show", "ib-a", "--json"))
     assert [n["node"] for n in found["nodes"]] == ["n1", "n2"]
+    assert len(found["whole"]) == 1
     assert found["nodes"][0]["adapters"] == ["mlx5_0:1"]
     with pytest.raises(SystemExit):
         call_command("fabric", "show", "ib-z")

@@ -94,11 +94,16 @@ def test_one_rank_dead_ends_the_others_and_all_begin_anew() -> None:
         tell(node, rows.seen(spec, S.READY))
     replica.refresh_from_db()
     assert replica.state == State.READY
+    lines = models.ReplicaEvent.objects.filter(replica=replica.public_id, state="rank").order_by("id")
+    assert list(lines.values_list("node", "reason")) == [("n1", "rank 0: ready"), ("n2", "rank 1: ready")]
     before = models.Node.objects.get(node_id="n1").generation
     died = time.time()
     tell("n2", rows.seen(two, S.FAILED, reason="it was ended by SIGKILL", since=died))
     replica.refresh_from_db()
     assert (replica.state, replica.reason) == (State.BACKOFF, "rank 1 on n2: it was ended by SIGKILL")
+    last = lines.last()
+    assert last is not None
+    assert (last.node, last.reason) == ("n2", "rank 1: failed: it was ended by SIGKILL")
     assert models.Node.objects.get(node_id="n1").generation > before, "its node hears of it"
     assert rows.told("n1") == rows.told("n2") == (), "neither the dead rank nor the other is wanted"
     tell("n1", rows.seen(one, S.FAILED, reason="RuntimeError: rank 1 left", since=died + 1))

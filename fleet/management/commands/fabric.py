@@ -20,10 +20,16 @@ class Command(NounCommand):
 
 def _list(found: dict[str, Any]) -> None:
     rows = [
-        {**f, "nodes": [n["node"] for n in f["nodes"]], "gpus": sum(n["gpus"] for n in f["nodes"]), "holds": _held(f)}
+        {
+            **f,
+            "nodes": [n["node"] for n in f["nodes"]],
+            "gpus_used": f"{f['cards_used']} of {f['cards']}",
+            "whole_nodes_free": f"{len(f['whole'])} of {len(f['nodes'])}",
+            "holds": _held(f),
+        }
         for f in found["fabrics"]
     ]
-    table(rows, ("fabric", "kind", "nodes", "gpus", "holds", "replicas"))
+    table(rows, ("fabric", "kind", "nodes", "gpus_used", "whole_nodes_free", "holds", "replicas"))
     for name, heading in (("findings", "look at"), ("off", "off a fabric")):
         if found[name]:
             print(f"\n{heading}:")
@@ -32,7 +38,7 @@ def _list(found: dict[str, Any]) -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    for name in ("fabric", "kind", "identity", "replicas"):
+    for name in ("fabric", "kind", "identity", "whole", "replicas"):
         print(f"{name + ':':<16} {cell(found[name])}")
     print(f"{'holds:':<16} {cell(_held(found))}\n")
     table(found["nodes"], ("node", "adapters", "rate_gbps", "gid_index", "gpus", "weights"))

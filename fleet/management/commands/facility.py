@@ -1,4 +1,4 @@
-"""`llmgw facility`: racks, rows and PDUs, what they draw, and what may be placed there."""
+"""`llmgw facility`: racks, rows, rooms, sites and PDUs, what they draw, and what may be placed there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from llmgw.cluster.errors import Invalid
 
 
 class Command(NounCommand):
-    help = "The facility: racks, rows and PDUs, by the nodes' labels llmgw.io/rack, row and pdu."
+    help = (
+        "The facility: racks, rows, rooms, sites and PDUs, by the nodes' labels llmgw.io/rack, row, room, site and pdu."
+    )
     examples = (
         "  llmgw facility\n"
         "  llmgw facility hold rack r12-07 --note 'new cooling on Friday'\n"
@@ -27,7 +29,7 @@ class Command(NounCommand):
         super().run_from_argv([*argv[:2], "list", *argv[2:]] if bare else argv)
 
     def build(self) -> None:
-        self.verb("list", selectors.places, "every rack, row and PDU", show=_list)
+        self.verb("list", selectors.places, "every rack, row, room, site and PDU", show=_list)
         hold = self._named("hold", _hold, "place nothing new there; what runs goes on")
         hold.add_argument("--note", default="", help="why")
         self._named("release", _release, "place replicas there again")

@@ -110,8 +110,8 @@ class ServingSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """Of a rack, a row of racks or a PDU. `held`: nothing new is placed there, `note` says why; `power_cap_w`: what its
-    nodes together may come to draw (None: no cap)."""
+    """Of a rack, a row of racks, a room, a site or a PDU. `held`: nothing new is placed there, `note` says why;
+    `power_cap_w`: what its nodes together may come to draw (None: no cap)."""
 
     held: bool = False
     note: Note = ""
@@ -120,12 +120,14 @@ class PlaceOptions:
 
 @dataclass(frozen=True, slots=True)
 class FacilitySettings:
-    """By the names in the nodes' labels `llmgw.io/rack`, `llmgw.io/row` and `llmgw.io/pdu`. `node_w`: watts that a node
+    """By the names in the nodes' labels `llmgw.io/rack`, `row`, `room`, `site` and `pdu`. `node_w`: watts that a node
     draws besides its cards, for the caps."""
 
     racks: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
     rows: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
     pdus: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
+    rooms: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
+    sites: dict[str, PlaceOptions] = field(default_factory=dict, metadata={"each": PlaceOptions})
     node_w: Count = 500
 
 

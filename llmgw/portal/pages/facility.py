@@ -1,4 +1,4 @@
-"""The facility: racks, rows and PDUs with what they draw, hold and may draw."""
+"""The facility: racks, rows, rooms, sites and PDUs with what they draw, hold and may draw."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from llmgw.portal.gate import administrators, person
 @administrators
 def facility(request: HttpRequest) -> HttpResponse:
     found = selectors.places()
-    kinds = [(kind, [p for p in found if p["kind"] == kind]) for kind in KINDS]
-    return render(request, "portal/facility.html", {"kinds": [k for k in kinds if k[1]]})
+    heads = {"rack": _("Racks"), "row": _("Rows"), "room": _("Rooms"), "site": _("Sites"), "pdu": _("PDUs")}
+    kinds = [(kind, heads[kind], [p for p in found if p["kind"] == kind]) for kind in KINDS]
+    return render(request, "portal/facility.html", {"kinds": [k for k in kinds if k[2]]})
 
 
 @administrators
