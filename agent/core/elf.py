@@ -40,7 +40,7 @@ def needs(data: bytes | mmap) -> Needs:
         return _needs(data)
     except NotElf:
         raise
-    except (struct.error, IndexError, ValueError) as e:
+    except (struct.error, IndexError, ValueError, OverflowError) as e:
         raise NotElf(f"its tables cannot be read: {e}") from None
 
 

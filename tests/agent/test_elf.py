@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_damaged_ones_are_read_or_refused(patches: list[tuple[int, bytes]], cut:
         data[at : at + len(patch)] = patch
     with contextlib.suppress(NotElf):
         needs(bytes(data[: max(cut, 64)]))
+
+
+def test_an_offset_that_no_memory_has_is_refused() -> None:
+    table, size, count = struct.unpack_from("<Q", _SMALL, 32)[0], *struct.unpack_from("<HH", _SMALL, 54)
+    headers = [table + n * size for n in range(count)]
+    dynamic = next(at for at in headers if struct.unpack_from("<I", _SMALL, at)[0] == 2)
+    data = bytearray(_SMALL)
+    struct.pack_into("<Q", data, dynamic + 8, 2**64 - 8)
+    with pytest.raises(NotElf, match="tables cannot be read"):
+        needs(bytes(data))
 
 
 _SMALL = Path("/bin/true").resolve().read_bytes()[:40_000]
