@@ -14,17 +14,15 @@ import msgspec
 
 from agent.core import cards, options
 from agent.core.backoff import HOPELESS_S, delay_s
-from agent.core.converge import Taken, accepts, take
 from agent.core.options import Options
-from agent.node import discovery, kept
+from agent.node import discovery
 from agent.node.context import Context
 from agent.node.discovery import Surroundings
 from agent.node.edits import Edits
 from agent.node.examination import Noted
-from agent.node.home import write_atomically
 from agent.node.install.installer import Installer, Ways
-from agent.node.kept import Kept
 from agent.node.link import Connection, Link, LinkLost
+from agent.node.orders import Orders
 from agent.node.questions import Questions
 from agent.node.renewal import NotRenewed, Renewal
 from agent.node.supervisor import Supervisor
@@ -109,15 +107,12 @@ class Agent:
         self._changed_for_link = asyncio.Event()
         self._told = NodeFacts()
         self.supervisor = Supervisor(ctx, self._changed.set, telling=True)
-        self._desired: Desired | None = None
-        self._taken = _read_taken(ctx)
+        self._orders = Orders(ctx, self.supervisor)
         self._address = identity.address
         self._options = Options()
         self._obeyed = asyncio.Event()
         """Set: there are new ones, which facts may show."""
         self._rdma_active: tuple[bool | None, ...] | None = None
-        self._heard = False
-        """An order came from the control plane since this agent began: until then it goes by the one that was kept."""
         self.server_skew_s: float | None = None
         """The control plane's clock less this node's, at the last welcome."""
         self._questions = Questions(ctx, self.supervisor, self._latest_facts, self._noted, edits)
@@ -126,7 +121,8 @@ class Agent:
         """Until it is cancelled, or is to start again on other settings. Engines are left as they are then."""
         await self.supervisor.recover()
         await self.supervisor.settled(1.0)
-        self._begin_with_kept()
+        self._address = self._address or self._orders.begin_with_kept()
+        self._converge()
         works = [self._dial(), self._converge_on_change(), self._measure(), self._measure_cards()]
         if self._edits is not None:
             works.append(self._edits.edited(self._tell_edit))
@@ -160,7 +156,7 @@ class Agent:
             except Turned as e:
                 told = str(e)
                 if e.refused.code in _OUT:
-                    self._leave_cluster(told)
+                    self._orders.leave(told)
                 wait_s = HOPELESS_S if e.refused.retry_s is None else max(0.1, e.refused.retry_s)
                 self._tell("refused", told, e.refused.code)
             except LinkLost as e:
@@ -303,7 +299,7 @@ class Agent:
             await connection.send(
                 Heartbeat(
                     shards=shards,
-                    generation=self._generation(),
+                    generation=self._orders.generation,
                     memory_free_bytes=moving.memory_free_bytes,
                     disk_free_bytes=moving.disk_free_bytes,
                     load_1m=moving.load_1m,
@@ -331,38 +327,11 @@ class Agent:
     # The state
 
     def _take(self, desired: Desired) -> None:
-        if not accepts(self._taken, desired):
-            _log.warning("an older order is ignored: term %d, generation %d", desired.term, desired.generation)
+        if not self._orders.take(desired, self._address or _LOCALHOST):
             return
-        taken = take(self._taken, desired)
-        if taken != self._taken:
-            self._taken = taken
-            try:
-                kept.write(self._ctx.home, Kept(desired, self._address or _LOCALHOST))
-                write_atomically(self._ctx.home.taken, msgspec.json.encode(taken))
-            except OSError as e:
-                _log.warning("the order could not be noted: %s", e)
-        self._desired, self._heard = desired, True
         # At once: a heartbeat that names this order must not come before what the order began.
         self._converge()
         self._changed.set()
-
-    def _begin_with_kept(self) -> None:
-        """State, not commands: what was wanted last is wanted until the control plane says otherwise."""
-        found = kept.read(self._ctx.home, self._taken)
-        if found is None:
-            return
-        self._desired = found.order
-        self._address = self._address or found.address
-        _log.info("until the control plane is reached its last order holds: %d shards", len(found.order.shards))
-        self._converge()
-
-    def _leave_cluster(self, why: str) -> None:
-        """Nothing is begun in its name any more; what the kept order alone has begun ends."""
-        kept.drop(self._ctx.home)
-        self._desired = None
-        if not self._heard:
-            self.supervisor.stop_begun(f"this node is no longer in the cluster: {why}")
 
     async def _converge_on_change(self) -> None:
         while True:
@@ -370,29 +339,11 @@ class Agent:
             self._changed.clear()
             self._converge()
             self._changed_for_link.set()
-            await self._drop_unwanted()
-
-    async def _drop_unwanted(self) -> None:
-        """Weights that nobody wants go, once nothing runs here that is not wanted."""
-        order = self._desired
-        if order is None or not order.synced or not order.unwanted:
-            return
-        wanted = {spec.shard_id for spec in order.shards}
-        if any(h.lives and h.shard_id not in wanted for h in self.supervisor.held()):
-            return
-        used = {spec.source.url for spec in order.shards}
-        for source in order.unwanted:
-            if source in used:
-                continue
-            try:
-                if await asyncio.to_thread(self._ctx.weights.drop, source):
-                    _log.info("the weights of a model that was removed with its files are deleted")
-                    self._obeyed.set()
-            except OSError as e:
-                _log.warning("weights that nobody wants could not be deleted: %s", e)
+            if await self._orders.drop_unwanted():
+                self._obeyed.set()
 
     def _converge(self) -> None:
-        self.supervisor.converge(self._desired, self._address or _LOCALHOST)
+        self.supervisor.converge(self._orders.desired, self._address or _LOCALHOST)
 
     async def _measure(self) -> None:
         while True:
@@ -410,12 +361,9 @@ class Agent:
         return Report(
             facts=self._told,
             shards=self.supervisor.observed(),
-            generation=self._generation(),
-            store_id=self._taken[-1].store_id if self._taken else None,
+            generation=self._orders.generation,
+            store_id=self._orders.store_id,
         )
-
-    def _generation(self) -> int | None:
-        return self._taken[-1].generation if self._taken else None
 
     def _latest_facts(self) -> NodeFacts:
         ports = [h.port for h in self.supervisor.held() if h.lives]
@@ -467,10 +415,3 @@ def _lasting(facts: NodeFacts) -> NodeFacts:
         for gpu in facts.gpus
     )
     return replace(facts, memory_free_bytes=None, disk_free_bytes=None, gpus=gpus)
-
-
-def _read_taken(ctx: Context) -> tuple[Taken, ...]:
-    try:
-        return msgspec.json.decode(ctx.home.taken.read_bytes(), type=tuple[Taken, ...])
-    except (OSError, msgspec.MsgspecError):
-        return ()

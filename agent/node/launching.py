@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core import environment, gang, holders
+from agent.core import environment, gang
 from agent.core.last_words import Exit
 from agent.engine import Engine, Paths, Rendezvous
-from agent.node import gguf_file, interfaces, launchers, model_files, reach, shardfile
+from agent.node import freeing, gguf_file, interfaces, launchers, model_files, reach, shardfile
 from agent.node.context import Context
 from agent.node.host import Launch, LaunchFailed, Process
 from agent.node.shardfile import ShardFile
@@ -24,8 +24,6 @@ from agent.wire.shard import CARD_HELD, ShardSpec
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _RENDEZVOUS_S = 0.1
-_FREED_S, _FREED_POLL_S = 30.0, 0.5
-"""A driver needs seconds to take a card from a process that was killed."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -125,7 +123,9 @@ async def start(
     `waiting` is told what is waited for. Raises `CannotStart` or `Died`; what was started until then is the caller's
     to end."""
     log = Path(record.log)
-    await _free_cards(ctx, record.spec, waiting)
+    held = await freeing.free(ctx, record.spec, waiting)
+    if held is not None:
+        raise CannotStart(held, CARD_HELD)
     visible = await _visible(ctx, record.spec)
     commands = engine.commands(record.spec, paths, record.host)
     record = replace(record, parts=len(commands))
@@ -152,28 +152,6 @@ async def start(
         record = replace(record, processes=(*record.processes, process.identity))
         save(ctx, record)
     return record
-
-
-async def _free_cards(ctx: Context, spec: ShardSpec, waiting: Callable[[str | None], None]) -> None:
-    """Until nobody holds memory of its cards any more: a driver gives back what a killed engine had only after a while,
-    and an engine that starts before fails its own check without a hint. Raises `CannotStart`, naming who holds it."""
-    if not spec.devices:
-        return
-    deadline = ctx.clock.monotonic() + _FREED_S
-    waited = False
-    while True:
-        found = await asyncio.to_thread(ctx.host.device_use, spec.devices)
-        held = holders.occupied(found or ())
-        if not held:
-            break
-        if ctx.clock.monotonic() >= deadline:
-            sentence = f"its cards were not free within {_FREED_S:g} s: {holders.told(held)}"
-            raise CannotStart(sentence, CARD_HELD)
-        waiting(f"it waits for its cards to be free: {holders.told(held)}")
-        waited = True
-        await asyncio.sleep(_FREED_POLL_S)
-    if waited:
-        waiting(None)
 
 
 async def _visible(ctx: Context, spec: ShardSpec) -> str | None:

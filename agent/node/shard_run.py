@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.core import gang, holders
+from agent.core import gang
 from agent.core.converge import Held
 from agent.core.last_words import Exit, card_cause, sentence
 from agent.core.readiness import Found, Verdict
 from agent.core.work_trace import WorkTrace
-from agent.node import launching, logs, shardfile
+from agent.node import freeing, launching, logs, shardfile
 from agent.node.asking import ask
 from agent.node.context import Context
 from agent.node.ending import end
 from agent.node.host import Identity, Process
 from agent.node.launching import CannotStart, Died
 from agent.node.shardfile import Ended, ShardFile
-from agent.wire.shard import CARD_HELD, DeviceMemory, ShardObserved, ShardState, Took
+from agent.wire.shard import DeviceMemory, ShardObserved, ShardState, Took
 
 _log = logging.getLogger("llmgw.agent")
 
@@ -302,22 +302,10 @@ class ShardRun:
             title = f"{title}, rank {self.record.spec.rank},"
         await self._end_all(grace_s=0)
         words = sentence(title, exit_, lines, while_=before)
-        if (wanting := card_cause(lines)) is not None:
-            self._cause, held = await self._wanting(wanting)
+        if (cause := card_cause(lines)) is not None:
+            self._cause, held = await freeing.wanting(self._ctx, self.record.spec, cause)
             words += f"; {held}" if held else ""
         self._finish(ShardState.FAILED, words, lines, "ended", died)
-
-    async def _wanting(self, cause: str) -> tuple[str | None, str]:
-        """Of a death for want of a card's memory: whether somebody else had it, and who. The cause stays open where
-        that cannot be told: then the same start may succeed another time."""
-        found = await asyncio.to_thread(self._ctx.host.device_use, self.record.spec.devices)
-        if not found:
-            return None, ""
-        others = holders.occupied(replace(one, free_bytes=None) for one in found)
-        if others:
-            return CARD_HELD, holders.told(others)
-        open_ = cause == CARD_HELD or holders.occupied(found)  # not given back yet, or had by one that is not shown
-        return (None if open_ else cause), ""
 
     async def _end_all(self, grace_s: float | None = None) -> None:
         spec = self.record.spec

@@ -15,7 +15,7 @@ import pytest
 
 from agent.core.holders import Holder, InUse, occupied, told
 from agent.core.last_words import card_cause
-from agent.node import launching
+from agent.node import freeing
 from agent.node.linux import LinuxHost
 from agent.wire.shard import CACHE_MEMORY, CARD_HELD, GPU_MEMORY, ShardObserved, ShardState
 from tests.agent.node import ROOT, Node, Scripted, tiny
@@ -78,8 +78,8 @@ GOING = InUse(0, 80 * GIB, 20 * GIB)
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(launching, "_FREED_S", 0.3)
-    monkeypatch.setattr(launching, "_FREED_POLL_S", 0.02)
+    monkeypatch.setattr(freeing, "_FREED_S", 0.3)
+    monkeypatch.setattr(freeing, "_POLL_S", 0.02)
     return
 
 
@@ -160,11 +160,11 @@ async def test_a_card_that_is_too_small_is_told_from_one_that_is_held(
 DRIVER = """
 import asyncio, os, pathlib, subprocess, sys
 from dataclasses import replace
-from agent.node import launching
+from agent.node import freeing
 from tests.agent.node import Node, Scripted, tiny
 from tests.agent.test_supervisor import SERVER
 from agent.wire.shard import ShardState as S
-launching._FREED_S, launching._FREED_POLL_S = 2.5, 0.3
+freeing._FREED_S, freeing._POLL_S = 2.5, 0.3
 async def main():
     holders = pathlib.Path(os.environ["FAKE_NVML_HOLDERS"])
     stranger = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
