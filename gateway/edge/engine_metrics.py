@@ -10,8 +10,9 @@ from agent.engine import MetricNames
 from agent.engines import ENGINES
 from gateway.core import gauges
 from gateway.core.load import Gauges
+from gateway.edge.pool import Pool
 from gateway.edge.replicas import Fleet, Replica
-from gateway.edge.upstream import Pool, UpstreamError
+from gateway.edge.upstream import UpstreamError
 
 log = logging.getLogger(__name__)
 EACH_S = 1.0

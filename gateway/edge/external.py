@@ -23,8 +23,8 @@ from gateway.core.retry import Failure
 from gateway.core.snapshot import Catalog, Endpoint, External, ExternalKey, ModelEntry
 from gateway.edge import key_files
 from gateway.edge.key_files import KeyFile
+from gateway.edge.pool import Pool
 from gateway.edge.replicas import Fleet, Replica
-from gateway.edge.upstream import Pool
 
 log = logging.getLogger(__name__)
 EACH_S = 1.0

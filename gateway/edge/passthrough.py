@@ -18,7 +18,8 @@ from gateway.core.errors import TooLarge
 from gateway.core.origin import origin
 from gateway.edge.asgi import AsgiClient
 from gateway.edge.client import Client, ClientLeft, Headers, watched
-from gateway.edge.upstream import Connection, Pool, UpstreamError
+from gateway.edge.pool import Pool
+from gateway.edge.upstream import Connection, UpstreamError
 from llmgw.machine import Machine
 
 CONNECT_S = 2.0

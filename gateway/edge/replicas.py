@@ -11,7 +11,7 @@ from gateway.core.load import Load, Ticket, Turn
 from gateway.core.prefix import NOTHING, Prefixes, Text
 from gateway.core.request import PATHS
 from gateway.core.snapshot import Endpoint, Endpoints
-from gateway.edge.upstream import Pool
+from gateway.edge.pool import Pool
 from llmgw.keys import engine_key
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.edge import peers, upstream
-from gateway.edge.upstream import Connection, Pool, UpstreamError
+from gateway.edge import peers
+from gateway.edge import pool as pools
+from gateway.edge.pool import Pool
+from gateway.edge.upstream import Connection, UpstreamError
 
 HERE, THERE = "10.77.95.1", "10.77.95.2"
 ENGINE = (
@@ -65,7 +67,7 @@ async def test_an_exchange_with_a_machine_that_vanished_ends(
 ) -> None:
     monkeypatch.setattr(peers.watch, "__defaults__", (2.0,))
     monkeypatch.setattr(peers.gone, "__defaults__", (2.0,))
-    monkeypatch.setattr(upstream, "LOOK_S", 0.0)
+    monkeypatch.setattr(pools, "LOOK_S", 0.0)
     loop = asyncio.get_running_loop()
     pool = Pool(THERE, 8080)
     connection = await _connected(pool)
