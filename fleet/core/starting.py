@@ -24,6 +24,12 @@ def start_s(shown: Shown, definition: Definition) -> float | None:
     return None
 
 
+def fetch_s(shown: Shown, definition: Definition) -> float | None:
+    """Bringing its weights to a node that has not got them."""
+    found = (k.fetch_s for p in definition.profiles for k in _of(shown, definition, p) if k.fetch_s is not None)
+    return max(found, default=None)
+
+
 def _of(shown: Shown, definition: Definition, profile: ProfileDefinition) -> list[Known]:
     run = profile.run
     classes = shown.get(key(run, source_of(definition, profile)[0], ""), {})

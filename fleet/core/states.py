@@ -20,6 +20,8 @@ class Copy:
     next_try_at: float | None = None
     progress: float | None = None
     placed_at: float | None = None
+    fetch_s: float = 0.0
+    """What bringing its weights took, or usually takes where that is under way."""
     held_by: str = ""
     """The model that holds the card it waits for …"""
     free_at: float | None = None
@@ -80,7 +82,7 @@ def _coming(name: str, loading: list[Copy], starting: list[Copy], start_s: float
     copies = loading or starting
     shown = [c.progress for c in (*loading, *starting) if c.progress is not None]
     part = f" ({max(shown):.0%})" if shown else ""
-    placed = min((c.placed_at for c in copies if c.placed_at is not None), default=None)
+    placed = min((c.placed_at + c.fetch_s for c in copies if c.placed_at is not None), default=None)
     word = "loading" if loading else "starting"
     return ModelState(word, f"{name} is {word}{part}", 5, _after(placed, start_s))
 

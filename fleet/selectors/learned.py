@@ -6,11 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from agent.wire.shard import ShardState
 from catalog import selectors as catalog
+from catalog.core.definition import Definition
 from fleet import models
 from fleet.core import learned as core
 from fleet.core import starting
 from fleet.core.learned import Figure, Key, Known, Shown
+from fleet.core.replica import State
 
 _KEY = ("weights", "engine", "gpu_class", "gpus", "nodes", "context_length", "parallel")
 _FIGURE = ("n", "mean", "spread", "least", "most", "last")
@@ -59,6 +62,19 @@ def of(key: Key) -> dict[str, Figure]:
     """By kind, of what was measured of such runs."""
     rows = models.Learned.objects.filter(**{name: getattr(key, name) for name in _KEY})
     return {row.kind: figure_of(row) for row in rows}
+
+
+def fetches(found: Shown, definitions: Mapping[str, Definition]) -> dict[int, float]:
+    """By the row of each replica that is starting: seconds of bringing its weights, as long as that took, or usually
+    takes where it is under way."""
+    rows = models.Shard.objects.filter(replica__state__in=(State.STARTING, State.LOADING))
+    seconds: dict[int, float] = defaultdict(float)
+    for replica, model, observed, took in rows.values_list("replica_id", "replica__model", "observed", "took"):
+        took_s = took.get("fetch_s") or 0.0
+        if observed == ShardState.FETCHING and model in definitions:
+            took_s = starting.fetch_s(found, definitions[model]) or 0.0
+        seconds[replica] = max(seconds[replica], took_s)
+    return seconds
 
 
 def told(found: Mapping[str, Figure]) -> dict[str, Any]:

@@ -75,7 +75,9 @@ def model_states() -> dict[str, ModelState]:
         placed[replica_id].append((node_id, progress))
     copies: dict[str, list[Copy]] = defaultdict(list)
     wanted = catalog.wanted()
-    starts = starting.starts(learned.shown(), (definition for definition, _ in wanted))
+    shown = learned.shown()
+    starts = starting.starts(shown, (definition for definition, _ in wanted))
+    fetches = learned.fetches(shown, {definition.name: definition for definition, _ in wanted})
     for r in models.Replica.objects.all():
         copies[r.model].append(
             Copy(
@@ -86,6 +88,7 @@ def model_states() -> dict[str, ModelState]:
                 next_try_at=stamp(r.next_try_at),
                 progress=min((p for _, p in placed[r.pk] if p is not None), default=None),
                 placed_at=stamp(r.placed_at),
+                fetch_s=fetches.get(r.pk, 0.0),
                 held_by=r.held_by,
                 free_at=stamp(r.free_at),
             )

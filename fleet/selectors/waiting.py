@@ -50,9 +50,14 @@ def on_demand(definition: Definition) -> tuple[Reason, ...]:
         )
     coming = [r for r in rows if r.state in (State.STARTING, State.LOADING)]
     if coming:
-        state = State(coming[0].state)
+        state, fetches = State(coming[0].state), learned.fetches(learned.shown(), {name: definition})
         answer = Reason(state, f"{name} does not serve yet: it is {state}", f"llmgw why {coming[0].public_id}")
-        return (answer, *_runs(rows, now), *_comes(coming[0], start_s, now), *_asks(asked, now, name))
+        return (
+            answer,
+            *_runs(rows, now),
+            *_comes(coming[0], start_s, fetches.get(coming[0].pk, 0.0), now),
+            *_asks(asked, now, name),
+        )
     if not any(r.state in (State.PENDING, State.BACKOFF, State.PARKED) for r in rows):
         sentence = f"{name} does not run: it loads on demand, and nobody asks for it; the next request starts it"
         keep = f"llmgw scale {name} --min 1"
@@ -114,16 +119,17 @@ def _holder(name: str, used: Demand, now: float, *, heard: bool) -> Iterator[Rea
         yield Reason("holder", f"nobody has asked for {name} for {_ago(now - used.last_asked)}", f"llmgw why {name}")
 
 
-def _comes(row: models.Replica, start_s: float | None, now: float) -> Iterator[Reason]:
+def _comes(row: models.Replica, start_s: float | None, fetch_s: float, now: float) -> Iterator[Reason]:
     placed = stamp(row.placed_at)
     if placed is None:
         return
     if start_s is None:
         yield Reason("when", f"it was placed {_ago(now - placed)} ago, and has not been started here before")
         return
-    left = placed + start_s - now
+    left = placed + fetch_s + start_s - now
     soon = f"it should serve in {_ago(left)}" if left > 0 else f"it takes {_ago(-left)} longer than usual"
-    yield Reason("when", f"{soon}, for a start takes {_ago(start_s)} here")
+    brings = f" and bringing its weights {_ago(fetch_s)}" if fetch_s else ""
+    yield Reason("when", f"{soon}, for a start takes {_ago(start_s)} here{brings}")
 
 
 def _last_asked(asked: Demand, now: float, name: str) -> Iterator[Reason]:

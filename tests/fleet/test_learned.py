@@ -78,6 +78,23 @@ def test_a_run_is_taken_down_once() -> None:
 
 
 @pytest.mark.usefixtures("_cluster")
+def test_who_waits_is_told_of_the_fetch_too() -> None:
+    run()
+    learning.note(timezone.now())
+    models.Replica.objects.all().delete()
+    passes.run()
+    spec = told()[0]
+    placed = models.Replica.objects.get().placed_at.timestamp()  # type: ignore[union-attr]
+    for state, took, ends in (
+        (ShardState.FETCHING, None, placed + 7 + 42),
+        (ShardState.STARTING, Took(20.0), placed + 20 + 42),
+        (ShardState.STARTING, Took(0.0), placed + 42),
+    ):
+        beat(seen(spec, state, took=took))
+        assert selectors.model_states()["tiny"].ready_at == pytest.approx(ends, abs=1)
+
+
+@pytest.mark.usefixtures("_cluster")
 def test_what_has_only_just_begun_is_not() -> None:
     tiny()
     passes.run()
