@@ -121,7 +121,8 @@ class Agent:
         """Until it is cancelled, or is to start again on other settings. Engines are left as they are then."""
         await self.supervisor.recover()
         await self.supervisor.settled(1.0)
-        self._address = self._address or self._orders.begin_with_kept()
+        kept_address = self._orders.begin_with_kept()
+        self._address = self._address or kept_address
         self._converge()
         works = [self._dial(), self._converge_on_change(), self._measure(), self._measure_cards()]
         if self._edits is not None:

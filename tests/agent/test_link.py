@@ -359,11 +359,12 @@ async def serving(running: Running) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize("address", [None, "127.0.0.1"], ids=["the link's address", "one of its own"])
 async def test_it_begins_with_its_last_order_and_then_does_as_it_is_told(
-    authority: Authority, run: Callable[[Settings], Running]
+    authority: Authority, run: Callable[[Settings], Running], address: str | None
 ) -> None:
     async with Control(authority) as control:
-        wishes = settings(control, authority.node("n1"))
+        wishes = settings(control, authority.node("n1"), address=address)
         await ended_in_order(control, run(wishes))
         port = control.port
     running = run(wishes)
