@@ -64,6 +64,14 @@ def test_other_tools_and_other_models_are_other_texts() -> None:
     assert tree.match(prefix.read(body("x" * 2000, tools=[{"name": "a"}]), "n"), [bit]) == [0]
 
 
+def test_tools_are_found_wherever_they_lie() -> None:
+    for size in (100, *range(16_300, 16_390), *range(32_690, 32_710), 200_000):
+        for text in ("x" * size, '"' * (size // 2)):
+            a, b = (prefix.read(body(text, tools=[{"name": name}]), "m") for name in "ab")
+            assert len(a.names) > 0
+            assert set(a.names).isdisjoint(b.names)
+
+
 def test_tools_before_the_messages() -> None:
     tree = Prefixes()
     bit = tree.bit("1")
