@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from typing import Any
@@ -29,6 +30,7 @@ from agent.wire.messages import (
 from fleet.actions import certificates, observe
 from fleet.link.protocol import SCOPE_KEY, Peer
 from fleet.link.sessions import Session, Sessions, essence
+from fleet.link.telling import Telling
 from llmgw.cluster.errors import Refusal
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         super().__init__()
         self.sessions, self.link = sessions, link
         self.session: Session | None = None
+        self._telling: Telling | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._store_id = ""
         self._over = False
@@ -90,15 +93,15 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         except codec.BadMessage as e:
             await self.refuse(Refused("bad_message", str(e), retry_s=30))
             return
-        if self.session is None:
+        if self.session is None or self._telling is None:
             await self._hello(message)
             return
         self.session.heard = time.monotonic()
         match message:
             case Report():
-                await self._report(self.session, message)
+                self._telling.report(message)
             case Heartbeat():
-                await self._heartbeat(self.session, message)
+                self._heartbeat(self.session, self._telling, message)
             case Certify():
                 await self._certify(self.session, message)
             case Answer():
@@ -154,7 +157,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             self.sessions.gone[message.node_id] = found.since
             return
         self._store_id = found.store_id
-        self.session = Session(
+        session = self.session = Session(
             message.node_id,
             peer.serial,
             message.instance,
@@ -164,20 +167,27 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             settings=found.settings,
             settings_version=found.settings_version,
         )
-        await self.sessions.add(self.session)
+        self._telling = Telling(
+            functools.partial(self._write_report, session),
+            functools.partial(self._write_news, session),
+            self._unwritten,
+        )
+        await self.sessions.add(session)
         log.info("%s is connected (agent %s)", message.node_id, message.agent_version or "of unknown version")
         told = found.settings
         await self.tell(Welcome(found.store_id, PROTOCOL, told.heartbeat_s, time.time(), told.settings))
 
-    async def _report(self, session: Session, message: Report) -> None:
+    async def _write_report(self, session: Session, message: Report) -> None:
+        if self._replaced(session):
+            return
+        session.told = essence(message.shards, message.generation)
         await self.sessions.report((session.node_id, message, self._store_id))
         session.reported = True
         session.settings_version = -1  # what it tells of itself may change what it is to be told
         self.sessions.figures.report(session.node_id, message.facts)
-        session.told = essence(message.shards, message.generation)
         self.sessions.look.set()
 
-    async def _heartbeat(self, session: Session, message: Heartbeat) -> None:
+    def _heartbeat(self, session: Session, telling: Telling, message: Heartbeat) -> None:
         self.sessions.beats[session.node_id] = observe.Beat(
             node_id=session.node_id,
             at=timezone.now(),
@@ -187,11 +197,29 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             load_1m=message.load_1m,
         )
         self.sessions.figures.heartbeat(session.node_id, message)
+        if not telling.idle or essence(message.shards, message.generation) != session.told:
+            telling.heartbeat(message)
+
+    async def _write_news(self, session: Session, message: Heartbeat) -> None:
         told = essence(message.shards, message.generation)
-        if told == session.told or not session.reported:
+        if told == session.told or not session.reported or self._replaced(session):
             return
+        session.told = told  # at once: whoever wants the next one in whole may say so while this is written
         await self.sessions.news(observe.News(session.node_id, message.shards, message.generation))
-        session.told = told
+        newer = self.sessions.get(session.node_id)
+        if newer is not None and newer is not session:  # this may have been written over what that one told
+            newer.told = None
+
+    def _replaced(self, session: Session) -> bool:
+        """A newer connection of its node tells newer things."""
+        return self.sessions.get(session.node_id) not in (None, session)
+
+    async def _unwritten(self, error: Exception) -> None:
+        log.error("what %s told could not be written", self._name(), exc_info=error)
+        if not self._over:
+            self._over = True
+            with contextlib.suppress(ClientDisconnected):
+                await self.close(1011)
 
     async def _certify(self, session: Session, message: Certify) -> None:
         """The node's next certificate; where it is refused the present one goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
+from django.db import connection, transaction
 from django.utils import timezone
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -22,7 +24,7 @@ from agent.wire import codec
 from agent.wire.messages import Answer, Desired, Question, Refused, Report, Settings, Welcome
 from agent.wire.shard import ShardState
 from catalog.models import Model
-from fleet import models, passes, questions, selectors
+from fleet import events, models, passes, questions, selectors
 from fleet.actions import certificates, nodes
 from fleet.link import consumer
 from fleet.link.server import PATH, application
@@ -270,6 +272,39 @@ async def test_who_says_nothing_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(refused, Refused)
     assert refused.code == "no_hello"
     assert (await silent.receive_output(timeout=5))["type"] == "websocket.close"
+
+
+async def test_pings_are_answered_while_the_store_is_busy(link: Link, tmp_path: Path) -> None:
+    """An agent that waits in vain for its pong takes the link for dead, and comes again with all it has to tell."""
+    await sync_to_async(tiny)()
+    cert = await sync_to_async(papers)("n1", tmp_path)
+    async with Agent(cert, link.port) as agent:
+        await agent.join()
+        await sync_to_async(passes.run)()
+        spec = (await agent.expect(Desired)).shards[0]
+        held, free = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with transaction.atomic():
+                models.Node.objects.update(last_seen=timezone.now())
+                events.serialise()
+                held.set()
+                free.wait(10)
+            connection.close()
+
+        busy = threading.Thread(target=hold)
+        busy.start()
+        try:
+            await asyncio.to_thread(held.wait, 5)
+            for state in (ShardState.STARTING, ShardState.LOADING, ShardState.READY):
+                agent.run(spec, state)
+                await agent.beat()
+            await asyncio.wait_for(await agent.socket.ping(), 3)
+            assert not await models.Replica.objects.filter(state="ready").aexists()
+        finally:
+            free.set()
+            await asyncio.to_thread(busy.join, 5)
+        await until(lambda: models.Replica.objects.filter(state="ready").exists())
 
 
 async def test_figures_are_written_without_news(link: Link, tmp_path: Path) -> None:
