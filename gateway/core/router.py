@@ -1,15 +1,15 @@
 """Which replica gets a request: filters drop, scorers add, one choice with its reason. Pure.
 
-A scorer tells the seconds until the first token that a replica costs; the least, divided by the replica's weight,
-wins. Replicas within a tenth of the best are equals: of these the one that has read most of the text
-is taken, then the one whose turn it is. A rule is one function and one line in `MUST`, `RATHER` or `SCORERS`.
+A scorer tells the seconds until the first token that each replica costs, divided by its weight; the least wins.
+Replicas within a tenth of the best are equals: of these the one that has read most of the text is taken, then the one
+whose turn it is. A rule is one function and one line in `MUST`, `RATHER` or `SCORERS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from math import ceil
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from gateway.core.prefix import NOTHING, Prefixes, Text
 from gateway.core.sessions import draw
 
 L = TypeVar("L", bound=Load)
-Scorer = Callable[[Load, int, "Work"], float]
+Scorer = Callable[[Sequence[Load], Sequence[int], "Work"], list[float]]
 PREDICTED, LEAST_LOAD, ROUND_ROBIN, PREFIX = "predicted", "least_load", "round_robin", "prefix"
 EQUAL = 1.1
 """Costs up to this ratio are equal."""
@@ -47,7 +47,7 @@ class Ask(msgspec.Struct, frozen=True):
     policy: str = PREDICTED
 
 
-class Choice(NamedTuple, Generic[L]):
+class Choice(msgspec.Struct, Generic[L]):
     load: L
     reason: Reason
     matched: int = 0
@@ -102,37 +102,46 @@ RATHER: tuple[Callable[[Load, Ask], bool], ...] = (not_tried, not_broken)
 """Dropped only while others are left: one that failed a moment ago is better than none."""
 
 
-# -- scorers: of a replica that should have `matched` bytes of the text, in seconds
+# -- scorers: of replicas that should have that many bytes of the text (`matches`), in seconds
 
 
-def predicted(load: Load, matched: int, work: Work) -> float:
+def predicted(loads: Sequence[Load], matches: Sequence[int], work: Work) -> list[float]:
     """Until the first token, as a sum of three waits. In the queue: until one of its places is free, and a little for
     each that is taken. Reading: prompts that it has yet to read, and what it does not know of this one; the latter also
     delays those who come after, the more so, the busier all are, and so affinity is worth most under load. And
     pressure: a KV cache that is nearly full lets requests wait or throws others out."""
-    pace, there = load.pace, load.in_flight + load.others
-    own = (work.size - matched * pace.trust) * (1.0 + CROWD * work.crowd)
-    cost = (load.unread + own) / (work.rate if pace.rate is None else pace.rate_at(work.now, work.rate))
-    if there:
-        parallel = load.parallel
-        cost += _FULL_S * there / parallel
-        if there >= parallel:
-            cost += (there - parallel + 1) / parallel * (pace.service_s or work.service_s)
-    return cost + pressure(load, work) if load.pressure else cost
+    size, usual, delays, costs = work.size, work.rate, 1.0 + CROWD * work.crowd, []
+    for load, matched in zip(loads, matches, strict=True):
+        pace, there = load.pace, load.in_flight + load.others
+        rate = usual if pace.rate is None else pace.rate_at(work.now, usual)
+        cost = (load.unread + (size - matched * pace.trust) * delays) / rate
+        if there:
+            parallel = load.parallel
+            cost += _FULL_S * there / parallel
+            if there >= parallel:
+                cost += (there - parallel + 1) / parallel * (pace.service_s or work.service_s)
+        if load.pressure:
+            cost += _pressure(load, work)
+        costs.append(cost / load.weight)
+    return costs
 
 
-def least_load(load: Load, matched: int, work: Work) -> float:
+def least_load(loads: Sequence[Load], matches: Sequence[int], work: Work) -> list[float]:
     """Requests there relative to what it can carry; 0 when idle."""
-    there = load.in_flight + load.others
-    return there / load.parallel * (load.pace.service_s or work.service_s) + pressure(load, work)
+    costs = []
+    for load in loads:
+        there = load.in_flight + load.others
+        cost = there / load.parallel * (load.pace.service_s or work.service_s)
+        costs.append((cost + _pressure(load, work)) / load.weight)
+    return costs
 
 
-def pressure(load: Load, work: Work) -> float:
+def nothing(loads: Sequence[Load], matches: Sequence[int], work: Work) -> list[float]:
+    return [0.0] * len(loads)
+
+
+def _pressure(load: Load, work: Work) -> float:
     return load.pressure and load.pressure * (load.pace.service_s or work.service_s)
-
-
-def nothing(load: Load, matched: int, work: Work) -> float:
-    return 0.0
 
 
 SCORERS: dict[str, Scorer] = {
@@ -183,7 +192,7 @@ def _best(left: Sequence[L], known: int, ask: Ask, tree: Prefixes | None) -> Cho
         if matches[most] >= MATCH * size and not too_busy(left[most], left):
             return Choice(left[most], _said("cached", len(left), known, matches[most] / size), matches[most])
     work, score = _work(left, size, ask.now), SCORERS.get(ask.policy) or predicted
-    costs = [score(load, matched, work) / load.weight for load, matched in zip(left, matches, strict=True)]
+    costs = score(left, matches, work)
     least = min(costs)
     bound, worth = least * EQUAL, WORTH * size
     at, most_matched = -1, 0

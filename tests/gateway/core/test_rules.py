@@ -23,7 +23,7 @@ def load(name: str, in_flight: int = 0, **fields: object) -> Load:
 
 def chosen(loads: list[Load], ask: Ask) -> str:
     found = router.choose(loads, ask)
-    return found.code if isinstance(found, Reason) else f"{found[0].endpoint.replica}: {found[1].sentence}"
+    return found.code if isinstance(found, Reason) else f"{found.load.name}: {found.reason.sentence}"
 
 
 OPEN = Breaker(3, 100.0, 0, 0.0, 5.0)
