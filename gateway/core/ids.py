@@ -8,12 +8,22 @@ _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 def request_id(now_ms: int, random80: int) -> str:
     """`random80` has 80 random bits."""
-    high, low, two = random80 >> 40, random80 & 0xFFFFFFFFFF, _PAIRS
+    global _ms, _moment
+    two = _PAIRS
+    if now_ms != _ms:
+        _ms, _moment = (
+            now_ms,
+            f"req_{two[now_ms >> 40 & 255]}" + "".join(two[now_ms >> shift & 1023] for shift in (30, 20, 10, 0)),
+        )
+    high, low = random80 >> 40, random80 & 0xFFFFFFFFFF
     return (
-        f"req_{two[now_ms >> 40 & 255]}{two[now_ms >> 30 & 1023]}{two[now_ms >> 20 & 1023]}{two[now_ms >> 10 & 1023]}"
-        f"{two[now_ms & 1023]}{two[high >> 30]}{two[high >> 20 & 1023]}{two[high >> 10 & 1023]}{two[high & 1023]}"
+        f"{_moment}{two[high >> 30]}{two[high >> 20 & 1023]}{two[high >> 10 & 1023]}{two[high & 1023]}"
         f"{two[low >> 30]}{two[low >> 20 & 1023]}{two[low >> 10 & 1023]}{two[low & 1023]}"
     )
+
+
+_ms, _moment = -1, ""
+"""The last millisecond, and how the ids of all its requests begin."""
 
 
 def began_s(request_id: str) -> float | None:

@@ -115,8 +115,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def read(endpoint: str, body: bytes) -> Request:
     """The request in `body`; raises `BadRequest` with one sentence that names the field."""
-    bare = pictures.left_out(body)
-    if bare is not body:
+    if len(body) > pictures.STEP and (bare := pictures.left_out(body)) is not body:
         try:
             return _read(endpoint, bare)
         except BadRequest:  # which says where: so all of it is read
@@ -143,12 +142,20 @@ def _read(endpoint: str, body: bytes) -> Request:
         raise BadRequest("the request must name a model", code="missing_parameter", param="model")
     images = developer = no_tools = False
     if endpoint == CHAT:
+        if usual is None:
+            images = _check_messages(found.messages)
         no_tools = found.tool_choice is not _ABSENT and bytes(found.tool_choice) == b'"none"'
-        images = _check_messages(found.messages) if usual is None else _has_images(usual)
         tokens = 0 if found.tools is _ABSENT else len(memoryview(found.tools)) // 4
         for message in found.messages:
-            tokens += prompts.message(message.content)
-            developer = developer or message.role == roles.DEVELOPER
+            content = message.content
+            if type(content) is str:
+                tokens += prompts.MESSAGE_TOKENS + prompts.text(content)
+            else:
+                tokens += prompts.message(content)
+                if usual is not None and content is not None:
+                    images = images or _shows(content)
+            if message.role == roles.DEVELOPER:
+                developer = True
     elif endpoint == COMPLETIONS:
         prompt = bytes(found.prompt)
         if prompt in _NOTHING:
@@ -163,21 +170,25 @@ def _read(endpoint: str, body: bytes) -> Request:
     given = options is not msgspec.UNSET
     wants = isinstance(options, _Options) and options.include_usage is True
     each = wants and options.continuous_usage_stats is True
-    named = [n for n in (found.max_completion_tokens, found.max_tokens, found.n_predict) if n is not None]
-    # By whichever name its engine goes: llama.cpp reads its own `n_predict` first, and takes a negative one for none.
-    most = None if not named or min(named) < 0 else max(named)
+    most, bounded = found.max_tokens, found.max_tokens is not None
+    if found.max_completion_tokens is not None or found.n_predict is not None:
+        # By whichever name its engine goes: llama.cpp reads its own `n_predict` first.
+        named = [n for n in (most, found.max_completion_tokens, found.n_predict) if n is not None]
+        most, bounded = min(named) if min(named) < 0 else max(named), True
+    if most is not None and most < 0:
+        most = None  # which engines take for no bound
     stream = bool(found.stream) and endpoint != EMBEDDINGS
     choices = found.n or 1
     if endpoint == COMPLETIONS:
         choices *= _prompts(prompt)
-    said = (developer, _given(found.user), _given(found.metadata), no_tools, bool(named), tokens)
+    user = b"" if found.user is _ABSENT else _given(found.user)
+    metadata = b"" if found.metadata is _ABSENT else _given(found.metadata)
+    said = (developer, user, metadata, no_tools, bounded, tokens)
     return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, *said)
 
 
 def _given(value: msgspec.Raw) -> bytes:
-    """A field as it came; empty where it is not there, or null."""
-    if value is _ABSENT:
-        return b""
+    """A field as it came; empty where it is null."""
     raw = bytes(value)
     return b"" if raw in _NOTHING else raw
 
@@ -252,12 +263,8 @@ def _read_usual(body: bytes) -> _UsualChat | None:
     return found
 
 
-def _has_images(chat: _UsualChat) -> bool:
-    for message in chat.messages or ():
-        content = message.content
-        if isinstance(content, list) and any(part.type in _IMAGES for part in content):
-            return True
-    return False
+def _shows(parts: list[_Part]) -> bool:
+    return any(part.type in _IMAGES for part in parts)
 
 
 def _check_messages(messages: list[_Message] | None) -> bool:
@@ -290,7 +297,7 @@ def _check_parts(content: Any, i: int) -> bool:
         if part.type not in _PARTS:
             where = f"messages[{i}].content[{j}].type"
             raise BadRequest(f"{where} is '{part.type[:40]}', which is no kind of content part", param=where)
-    return any(part.type in _IMAGES for part in parts)
+    return _shows(parts)
 
 
 def _misfit(e: msgspec.ValidationError) -> BadRequest:

@@ -35,6 +35,7 @@ _CODES = {
 }
 
 
+_UNKNOWN = usage.Usage()
 SYSTEM_STOPPED_S = 30
 """A whole system that was stopped is not back at once."""
 
@@ -107,7 +108,7 @@ class Attempts:
                 if x.trace:
                     x.trace.end(time.perf_counter(), (failure.code or failure.kind.value) if failure else "")
                 if failure is None:
-                    found = x.tally.usage or usage.Usage()
+                    found = x.tally.usage or _UNKNOWN
                     x.ticket.served(time.monotonic(), found.prompt, found.cached)
                     if isinstance(replica, Key):
                         replica.accepted()
@@ -150,7 +151,7 @@ class Attempts:
         if entry.external is not None or len(x.edge.fleet.of(entry.name)) < 2:
             return prefix.NOTHING, None
         assert x.request is not None
-        session = x.client.header(b"x-session-id") or x.request.user
+        session = x.client.named.get(b"x-session-id") or x.request.user
         text = prefix.NOTHING if x.endpoint == requests.EMBEDDINGS else prefix.read(x.raw, entry.name)
         return text, sessions.seed(session) if session else None
 

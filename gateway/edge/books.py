@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def intent(x: Exchange) -> Intent:
     assert x.who is not None
     who, scope, request = x.who, x.who.scope, x.request
+    session = x.client.named.get(b"x-session-id")
     return Intent(
         id=x.id,
         at=x.at,
@@ -30,8 +31,8 @@ def intent(x: Exchange) -> Intent:
         key=who.key,
         person=who.person,
         edge=x.edge.id,
-        session=tags.text(x.client.header(b"x-session-id"), 128),
-        end_user=tags.text(request.user, 256) if request is not None else "",
+        session=tags.text(session, 128) if session else "",
+        end_user=tags.text(request.user, 256) if request is not None and request.user else "",
         tags=x.tags,
     )
 
@@ -53,13 +54,14 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
     if x.tags:
         labels = edge.snapshots.current.policies.tag_labels
         edge.metrics.tagged(labels, x.tags, outcome, counts)
-    edge.live.counted(model, counts)
-    saved = _saved(x, counts)
+    if model:
+        edge.live.of(model).counted(counts)
+    saved = _saved(x, counts) if x.look is not None or counts.cached else saving.NOTHING
     if x.look is not None:
         edge.metrics.reused(model, x.look.result)
     if saved is not saving.NOTHING:
         edge.metrics.saved(who.scope.project if who is not None else "", model, saved, _reused(x) is not None)
-    if outcome == "ok":
+    if outcome == "ok" and x.tally.ttft_s is not None:
         edge.doors.streamed(x, x.place, counts.completion)
     if who is None:
         return
@@ -69,7 +71,7 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
         except SpoolFull:
             return
     replica = x.replica.endpoint if x.replica is not None else None
-    ttft_s = x.tally.ttft_s
+    ttft_s, look, place = x.tally.ttft_s, x.look, x.place
     settlement = Settlement(
         id=x.id,
         outcome=outcome,
@@ -85,15 +87,15 @@ def close(x: Exchange, outcome: str, status: int, code: str) -> None:
         attempts=x.attempts,
         code=code[:60],
         route=x.route,
-        cache=x.look.result if x.look is not None else "",
+        cache=look.result if look is not None else "",
         saved_tokens=saved.tokens or None,
         saved=saved.cost if saved.tokens else None,
         served=model if model != x.asked_model else "",
         cost=cost,
         dispatched_ms=None if x.sent_at is None else _ms(x.sent_at - x.began),
         reason=x.reason[:300],
-        queued_ms=x.place.queued_ms if x.place is not None else None,
-        hops=tuple(x.hops),
+        queued_ms=place.queued_ms if place is not None and place.waiter is not None else None,
+        hops=tuple(x.hops) if x.hops else (),
     )
     edge.spool.settle(settlement)
     if x.trace and edge.tracing:

@@ -141,7 +141,7 @@ class Exchange:
 
     async def _answer(self) -> None:
         edge, client = self.edge, self.client
-        own = client.header(b"x-client-request-id")
+        own = client.named.get(b"x-client-request-id")
         if own and len(own) <= 128 and own.isascii() and own.decode().isprintable():
             self.headers.append((b"x-client-request-id", own))
         if client.method != "POST":
@@ -151,7 +151,7 @@ class Exchange:
         raw = client.at_hand(snapshot.policies.max_body_bytes)
         self.raw = raw if raw is not None else await client.body(snapshot.policies.max_body_bytes)
         self.request = requests.read(self.endpoint, self.raw)
-        if self.request.metadata or client.header(tags.HEADER) is not None:
+        if self.request.metadata or tags.HEADER in client.named:
             self.tags = tags.read(self.request.metadata, (v for name, v in client.headers if name == tags.HEADER))
         if self.who.replay is not None:
             self.tags |= {"replay_of": self.who.replay.request, "replayed_by": self.who.replay.actor}
@@ -161,7 +161,8 @@ class Exchange:
         self.entry = entry = self._model(self.request)
         if (stopped := closed(edge)) is not None:
             raise stopped
-        self.look = edge.answers.look(self)
+        if self.who.scope.reuse is not None:
+            self.look = edge.answers.look(self)
         held = self.look is not None and await self.look.held()
         if not held:
             self._admit(entry)
@@ -178,8 +179,9 @@ class Exchange:
         except SpoolFull as e:
             raise errors.Unavailable(str(e), code="books_closed", retry_after_s=5) from None
         self.intended = True
-        self.keeping = edge.keeper.begin(self)
-        edge.live.began(entry.name)
+        if self.who.scope.keep is not None:
+            self.keeping = edge.keeper.begin(self)
+        edge.live.of(entry.name).in_flight += 1
         try:
             client.watch()
             await self._dispatch()
@@ -188,7 +190,7 @@ class Exchange:
         finally:
             edge.doors.over(self, self.place)
             client.unwatch()
-            edge.live.ended(self.entry.name)
+            edge.live.of(self.entry.name).in_flight -= 1
 
     def _model(self, request: requests.Request) -> ModelEntry:
         entry = self.edge.model(request.asked)
@@ -262,8 +264,8 @@ class Exchange:
                 self.hop(f"{step.entry.name}: {e.name}")
         edge.metrics.fell_back(self.asked_model, step.entry.name, why)
         edge.doors.over(self, self.place)
-        edge.live.ended(self.known().name)
-        edge.live.began(step.entry.name)
+        edge.live.of(self.known().name).in_flight -= 1
+        edge.live.of(step.entry.name).in_flight += 1
         self.entry, self.replica, self.place = step.entry, None, None
         told = (b"x-llmgw-served-model", b"x-llmgw-fallback", b"x-llmgw-max-tokens")
         self.headers = [h for h in self.headers if h[0] not in told]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gateway.core.admission import bands
@@ -85,13 +86,15 @@ class EdgeFigures:
         self._values: dict[str, set[str]] = {}
         self._alike: dict[tuple[str, str, str, int], Alike] = {}
         """Since the last fold; each holds its scope, so that no other has the same id meanwhile."""
+        self._routed: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._answered: defaultdict[Replica, int] = defaultdict(int)
         self._gaps: dict[str, list[float]] = {}
 
     def retried(self, model: str) -> None:
         self.figures.add(series.RETRIES, (model,))
 
     def routed(self, model: str, reason: str) -> None:
-        self.figures.add(series.ROUTES, (model, reason))
+        self._routed[model, reason] += 1
 
     def queued(self, model: str, band: str, waited_s: float) -> None:
         self.figures.observe(series.QUEUE_SECONDS, waited_s, (model, band))
@@ -100,8 +103,10 @@ class EdgeFigures:
         self.figures.add(series.QUEUE_REFUSED, (model, band, reason))
 
     def attempted(self, replica: Replica, failure: Failure | None) -> None:
-        result = failure.kind.value if failure is not None else "answered"
-        self.figures.add(series.ATTEMPTS, (replica.endpoint.model, replica.name, result))
+        if failure is None:
+            self._answered[replica] += 1
+        else:
+            self.figures.add(series.ATTEMPTS, (replica.endpoint.model, replica.name, failure.kind.value))
 
     def opened(self, replica: Replica) -> None:
         self.figures.add(series.BREAKER_OPENED, (replica.endpoint.model, replica.name))
@@ -140,6 +145,12 @@ class EdgeFigures:
         gathered, self._alike = self._alike, {}
         for found in gathered.values():
             found.fold(self.figures)
+        for route, count in self._routed.items():
+            self.figures.add(series.ROUTES, route, count)
+        for replica, count in self._answered.items():
+            self.figures.add(series.ATTEMPTS, (replica.endpoint.model, replica.name, "answered"), count)
+        self._routed.clear()
+        self._answered.clear()
 
     def tagged(self, labels: tuple[str, ...], tags: dict[str, str], outcome: str, counts: Usage) -> None:
         """By the tags that the settings name; the first values of each apart: a tag is the client's to set."""

@@ -20,6 +20,12 @@ class LiveModel:
     completion_tokens_total: int = 0
     prompt_tokens_total: int = 0
 
+    def counted(self, counts: Usage) -> None:
+        """One that is over."""
+        self.requests_total += 1
+        self.completion_tokens_total += counts.completion or 0
+        self.prompt_tokens_total += counts.prompt or 0
+
 
 class Live:
     """Cumulative since the process began; rates over the time between two calls of `document`."""
@@ -29,19 +35,12 @@ class Live:
         self._before: dict[str, int] = {}
         self._before_at: float | None = None
 
-    def began(self, model: str) -> None:
-        self._of(model).in_flight += 1
-
-    def ended(self, model: str) -> None:
-        self._of(model).in_flight -= 1
-
-    def counted(self, model: str, counts: Usage) -> None:
-        if not model:
-            return
-        live = self._of(model)
-        live.requests_total += 1
-        live.completion_tokens_total += counts.completion or 0
-        live.prompt_tokens_total += counts.prompt or 0
+    def of(self, model: str) -> LiveModel:
+        """To be counted in."""
+        live = self.models.get(model)
+        if live is None:
+            live = self.models[model] = LiveModel()
+        return live
 
     def document(self, now: float, at: float, external: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         """As it lies in Redis; `now` monotonic, `at` Unix seconds. `external`: how each key of those models stands."""
@@ -63,9 +62,3 @@ class Live:
             for name, live in self.models.items()
         }
         return {"at": at, "models": models, "tokens_per_s": rates, "external": external}
-
-    def _of(self, model: str) -> LiveModel:
-        live = self.models.get(model)
-        if live is None:
-            live = self.models[model] = LiveModel()
-        return live

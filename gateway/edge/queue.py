@@ -230,7 +230,7 @@ class Doors:
         if door is None:
             door = self.by_model[entry.name] = Door(self._edge, entry.name)
             door.look(entry, time.monotonic())
-        asked, may = client.header(bands.HEADER), client.header(refusal.MAX_WAIT_HEADER)
+        asked, may = client.named.get(bands.HEADER), client.named.get(refusal.MAX_WAIT_HEADER)
         band = bands.rank(who.band, asked)
         policies = self._edge.snapshots.current.policies
         max_wait_s = policies.queue_max_wait_s if may is None else refusal.max_wait_s(may, policies.queue_max_wait_s)

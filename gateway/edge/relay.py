@@ -38,7 +38,7 @@ async def relay(exchange: Exchange, connection: Connection, policies: Policies) 
     failure = await waits.head()
     if failure is not None:
         return failure
-    inflate = _inflater(connection)
+    inflate = _inflater(connection) if connection.header(b"content-encoding") else None
     if not 200 <= connection.status < 300:
         return await _refused(waits, inflate)
     assert exchange.request is not None
