@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpx
 import yaml
 
 from tests.e2e.conftest import Cluster
@@ -100,6 +101,15 @@ class House:
             for name in names:
                 self.cluster.command("config", "set", name, "default")
 
+    def spread(self) -> dict[str, int]:
+        """The resident model with one replica on each machine again: what the loss of one put elsewhere stays there."""
+        if len(self.engines()) < 3:
+            self.cluster.command("model", "stop", RESIDENT)
+            self.cluster.until(lambda: not self.states(RESIDENT), 40)
+            self.cluster.command("model", "start", RESIDENT)
+            self.cluster.until(lambda: len(self.engines()) == 3, 60)
+        return self.engines()
+
     def ready_nodes(self) -> list[str]:
         return [n["node"] for n in self.cluster.command("node", "list") if n["state"] == "ready"]
 
@@ -139,7 +149,7 @@ def curl(cluster: Cluster, body: dict[str, object]) -> str:
 
 
 class Stream(threading.Thread):
-    """One stream that lasts a while. `over`: how it ended; nothing where it hangs."""
+    """One stream that lasts a while: `text` as far as it has come. `over`: how it ended; nothing where it hangs."""
 
     LONG: ClassVar[dict[str, object]] = {
         "max_tokens": 1900,
@@ -155,5 +165,11 @@ class Stream(threading.Thread):
     def run(self) -> None:
         said = [{"role": "user", "content": "count to 99"}]
         body: dict[str, object] = {"model": self.model, "stream": True, "messages": said, **self.LONG}
-        self.text = curl(self.cluster, body)
+        url, headers = f"{self.cluster.url}/v1/chat/completions", {"Authorization": f"Bearer {self.cluster.key}"}
+        try:
+            with httpx.stream("POST", url, json=body, headers=headers, timeout=100) as answer:
+                for piece in answer.iter_text():
+                    self.text += piece
+        except httpx.HTTPError as e:
+            self.text += repr(e)
         self.over = "[DONE]" if "data: [DONE]" in self.text else "error" if '"error"' in self.text else "cut"

@@ -93,7 +93,7 @@ class Machine:
         """As an operator does it: systemd stops everything in order. nspawn then ends with 133 and is started again."""
         assert self.process is not None
         self.run("systemctl reboot", check=False)
-        assert self.process.wait(60) == 133
+        assert self.process.wait(120) == 133  # what does not end by itself is killed after 90 s
         self.boot()
 
     def unplug(self) -> None:

@@ -117,7 +117,7 @@ def told(cluster: Cluster, *what: str) -> str:
 
 def test_two_models_take_turns_on_one_machine(house: House) -> None:
     cluster, last = house.cluster, house.machines[-1]
-    resident = house.engines()
+    resident = house.spread()
     cluster.command("node", "label", last.name, f"{ROOM}=turns")
     turns = {"scaling": {"min": 0, "max": 1, "idle_timeout": "10m"}, "labels": {ROOM: "turns"}}
     quick = house.settings(
@@ -147,7 +147,7 @@ def test_two_models_take_turns_on_one_machine(house: House) -> None:
 
 def test_a_rolling_restart_over_two_machines_loses_no_request(house: House) -> None:
     cluster = house.cluster
-    resident = house.engines()
+    resident = house.spread()
     with house.model("pair", scaling={"min": 2}):
         cluster.until(lambda: len(house.served("pair")) == 2, 60)
         before = house.served("pair")
@@ -157,7 +157,7 @@ def test_a_rolling_restart_over_two_machines_loses_no_request(house: House) -> N
             streams = [Stream(cluster, "pair") for _ in range(6)]
             for stream in streams:
                 stream.start()
-            time.sleep(0.5)
+            cluster.until(lambda: all('"content"' in s.text for s in streams), 20)
             began = time.monotonic()
             sentence = cluster.command("model", "restart", "pair")["sentence"]
             assert "each new one ready before the old one stops" in sentence
@@ -185,7 +185,7 @@ def test_a_rolling_restart_over_two_machines_loses_no_request(house: House) -> N
 
 def test_a_model_with_room_for_one_is_replaced_in_place_and_stopped_and_started(house: House) -> None:
     cluster, last = house.cluster, house.machines[-1]
-    resident = house.engines()
+    resident = house.spread()
     cluster.command("node", "label", last.name, f"{ROOM}=alone")
     try:
         with house.model("alone", scaling={"min": 1}, labels={ROOM: "alone"}):
@@ -225,15 +225,14 @@ def test_a_model_with_room_for_one_is_replaced_in_place_and_stopped_and_started(
 
 @pytest.mark.parametrize("how", ["power", "cable"])
 def test_a_machine_is_lost_under_load_and_comes_back(house: House, how: str) -> None:
-    cluster, before = house.cluster, house.engines()
-    gone = next(m for m in reversed(house.machines) if m.name in before)
+    cluster, before, gone = house.cluster, house.spread(), house.machines[-1]
     others = {m.name for m in house.machines} - {gone.name}
     with house.settings(fleet__node_lost_s=LOST_S), Clients(cluster, RESIDENT, 6) as clients:
         clients.more(30)
         streams = [Stream(cluster) for _ in range(12)]
         for stream in streams:
             stream.start()
-        time.sleep(0.3)
+        cluster.until(lambda: all('"content"' in s.text for s in streams), 20)
         lost_at = time.monotonic()
         gone.power_off() if how == "power" else gone.unplug()
         cluster.until(lambda: "lost" in house.states(RESIDENT).values(), LOST_S + 10)
@@ -268,4 +267,5 @@ def test_a_machine_is_lost_under_load_and_comes_back(house: House, how: str) -> 
     assert {(n, p) for n, p in before.items() if n in others} <= after, "what need not be restarted was not"
     assert {(m, p) for m, pids in running.items() for p in pids} == after, "nothing runs twice"
     assert {s.over for s in streams} <= {"[DONE]", "error"}
+    assert all(at < lost_at and "engine_failed" in why for at, _, why in failures), "what began later was answered"
     assert ask(cluster) == "7"

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 def test_each_machine_runs_one_engine_as_its_own_user(house: House) -> None:
     booted = house.machines
-    pids = house.engines()
+    pids = house.spread()
     assert set(pids) == {m.name for m in booted}
     for machine in booted:
         assert machine.run(f"ps -o user= -p {pids[machine.name]}").strip().startswith("llmgw-e")
@@ -47,7 +47,7 @@ def test_a_library_that_is_missing_is_named_before_anything_is_placed(house: Hou
 
 def test_an_upgraded_agent_and_a_killed_one_find_their_engines_serving(house: House) -> None:
     cluster, booted = house.cluster, house.machines
-    before = house.engines()
+    before = house.spread()
     first, last = booted[0], booted[-1]
     first.run("/opt/llmgw/bin/pip install -q --no-index --no-deps --find-links /srv/shared/newer --upgrade llmgw")
     first.run("systemctl restart llmgw-agent")
@@ -62,12 +62,12 @@ def test_an_upgraded_agent_and_a_killed_one_find_their_engines_serving(house: Ho
 
 def test_a_reboot_in_the_midst_of_streams_costs_those_of_that_machine(house: House) -> None:
     cluster, booted = house.cluster, house.machines
-    before = house.engines()
+    before = house.spread()
     gone = booted[1]
     streams = [Stream(cluster) for _ in range(12)]
     for stream in streams:
         stream.start()
-    cluster.until(lambda: all(s.text or s.over for s in streams), 30)
+    cluster.until(lambda: all('"content"' in s.text for s in streams), 30)
     rebooting = threading.Thread(target=gone.reboot)
     rebooting.start()
     answered = 0
