@@ -7,7 +7,6 @@ One at a time in the whole cluster, for one beside another would measure both. W
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from dataclasses import asdict
 from typing import Any, cast
@@ -17,7 +16,7 @@ import redis
 
 from agent.wire.reason import Reason
 from catalog.core.slo import Slo
-from fleet import nudges
+from fleet import heart, nudges
 from fleet.actions import bench
 from fleet.core.capacity import Level
 from fleet.measuring import Shape
@@ -27,13 +26,8 @@ from llmgw.cluster.errors import Conflict, Refusal
 KEY = "llmgw:bench:"
 """And the model: its newest run."""
 NOW = "llmgw:bench-now"
-"""The id of the run that is under way, and ` stop` behind it once somebody wants it ended. It expires unless whoever
-measures is alive."""
+"""The sign of life of the run that is under way."""
 KEPT_S = 7 * 86400
-TAKEN_UP_S = 60
-"""A worker takes it up within this, or never."""
-HEARD_S = 30
-_STOP = " stop"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,12 +81,12 @@ def begin(
         begun_at=time.time(),
     )
     try:
-        if not nudges.client().set(NOW, run.id, nx=True, ex=TAKEN_UP_S):
+        if not heart.claim(NOW, run.id):
             raise Conflict(
                 "bench_runs", "another measurement runs, and one beside it would measure both: wait for it, or stop it"
             )
         _keep(run)
-        nudges.bench(run.model, run.id)
+        nudges.work("fleet.bench", run.model, run.id)
     except redis.RedisError as e:
         raise Conflict("redis_down", f"a worker is told by way of Redis, which cannot be reached: {e}") from None
     audit.record(actor=actor, action="model.bench", subject=run.model, replica=run.replica, save=save)
@@ -104,23 +98,18 @@ def stop(*, name: str) -> Run | None:
     run = of(name)
     if run is None or not run.runs:
         return None
-    nudges.client().set(NOW, run.id + _STOP, xx=True, keepttl=True)
+    heart.ask_to_stop(NOW, run.id)
     return of(name)
 
 
 def of(name: str) -> Run | None:
     """The model's newest run, as it stands. None: none in the last week, or Redis is away."""
     try:
-        data, now = cast(list[bytes | None], nudges.client().mget([KEY + name, NOW]))
-    except (redis.RedisError, OSError):
+        data = cast(bytes | None, nudges.client().get(KEY + name))
+        run = msgspec.json.decode(data, type=Run) if data is not None else None
+        return run and _standing(run)
+    except (redis.RedisError, OSError, msgspec.MsgspecError):  # the last: another version's
         return None
-    if data is None:
-        return None
-    try:
-        run = msgspec.json.decode(data, type=Run)
-    except msgspec.MsgspecError:  # another version's
-        return None
-    return _standing(run, (now or b"").decode())
 
 
 def carry_out(name: str, run_id: str) -> None:
@@ -130,10 +119,10 @@ def carry_out(name: str, run_id: str) -> None:
         return
     run = msgspec.structs.replace(run, state="running")
     _keep(run)
-    heart = _Heart(run_id)
-    heart.start()
+    beats = heart.Heart(NOW, run_id)
+    beats.start()
     try:
-        run = _measured(run, heart)
+        run = _measured(run, beats)
     except Refusal as e:
         run = msgspec.structs.replace(run, state="failed", reason=e.reason)
     except Exception as e:  # whoever watches has to hear that it is over
@@ -142,20 +131,21 @@ def carry_out(name: str, run_id: str) -> None:
         raise
     finally:
         _keep(msgspec.structs.replace(run, ended_at=time.time()))
-        heart.end()
+        beats.end()
 
 
-def _standing(run: Run, now: str) -> Run:
+def _standing(run: Run) -> Run:
     """As it is held against what is under way."""
-    if not run.runs or now == run.id:
-        return run
-    if now == run.id + _STOP:
+    found = heart.standing(NOW, run.id) if run.runs else "alive"
+    if found == "stopping":
         return msgspec.structs.replace(run, state="stopping")
+    if found == "alive":
+        return run
     why = "no worker took it up" if run.state == "waiting" else "the worker that measured it is gone"
     return msgspec.structs.replace(run, state="lost", reason=Reason("bench_lost", why, "llmgw status"))
 
 
-def _measured(run: Run, heart: _Heart) -> Run:
+def _measured(run: Run, beats: heart.Heart) -> Run:
     levels: list[dict[str, Any]] = []
 
     def told(level: Level) -> None:
@@ -170,10 +160,10 @@ def _measured(run: Run, heart: _Heart) -> Run:
         save=run.save,
         actor=run.actor,
         told=told,
-        stopped=heart.stopped.is_set,
+        stopped=beats.stopped.is_set,
     )
     found.pop("levels")
-    stopped = heart.stopped.is_set()
+    stopped = beats.stopped.is_set()
     return msgspec.structs.replace(
         run, state="stopped" if stopped else "done", levels=tuple(levels), found=None if stopped else found
     )
@@ -181,35 +171,3 @@ def _measured(run: Run, heart: _Heart) -> Run:
 
 def _keep(run: Run) -> None:
     nudges.client().set(KEY + run.model, msgspec.json.encode(run), ex=KEPT_S)
-
-
-class _Heart(threading.Thread):
-    """Says that the run is alive, and hears when it is to stop."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(daemon=True, name="bench")
-        self._run_id = run_id
-        self._over = threading.Event()
-        self.stopped = threading.Event()
-
-    def run(self) -> None:
-        while True:
-            try:
-                said = cast(bytes | None, nudges.client().get(NOW)) or b""
-                if said.decode() != self._run_id:
-                    self.stopped.set()
-                if said.decode().startswith(self._run_id):
-                    nudges.client().expire(NOW, HEARD_S)
-            except redis.RedisError:  # the next beat tells
-                pass
-            if self._over.wait(1.0):
-                return
-
-    def end(self) -> None:
-        self._over.set()
-        self.join(5)
-        try:
-            if (cast(bytes | None, nudges.client().get(NOW)) or b"").decode().startswith(self._run_id):
-                nudges.client().delete(NOW)
-        except redis.RedisError:  # it expires
-            pass

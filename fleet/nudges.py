@@ -26,10 +26,10 @@ def reconcile() -> None:
         log.debug("could not nudge the reconciler: %s", e)
 
 
-def bench(model: str, run: str) -> None:
-    """A worker carries out a measurement. Raises `redis.RedisError` when it cannot be told."""
+def work(task: str, *args: str) -> None:
+    """A worker does something that takes its time. Raises `redis.RedisError` when it cannot be told."""
     try:
-        _celery().send_task("fleet.bench", args=(model, run), expires=60.0, retry=False)
+        _celery().send_task(task, args=args, expires=60.0, retry=False)
     except (OSError, kombu.exceptions.KombuError) as e:
         raise redis.ConnectionError(str(e)) from None
 

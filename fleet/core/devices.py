@@ -96,7 +96,7 @@ class Device:
 
     @property
     def state(self) -> str:
-        if self.work is not None:
+        if self.work is not None and self.standing != "lost":  # nobody knows what a lost node still runs
             return "used"
         return "unusable" if self.unusable else "free"
 

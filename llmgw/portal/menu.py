@@ -73,7 +73,13 @@ GROUPS = (
             Page("audit", _("Audit"), "list", "audit"),
         ),
     ),
-    Group(_("Cluster"), (Page("settings", _("Settings"), "sliders", "settings"),)),
+    Group(
+        _("Cluster"),
+        (
+            Page("settings", _("Settings"), "sliders", "settings"),
+            Page("whatif", _("What if"), "fork", "whatif"),
+        ),
+    ),
 )
 
 

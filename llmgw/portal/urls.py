@@ -29,6 +29,7 @@ from llmgw.portal.pages import (
     system,
     tenants,
     usage,
+    whatif,
     why,
     words,
 )
@@ -85,6 +86,7 @@ urlpatterns = [
     path("admin/people", people.people, name="people"),
     path("admin/people/<str:public_id>", people.change, name="people-change"),
     path("admin/audit", audit.audit, name="audit"),
+    path("admin/what-if", whatif.whatif_page, name="whatif"),
     path("admin/settings", settings.settings, name="settings"),
     path("admin/settings/<int:version>/rollback", settings.rollback, name="settings-rollback"),
 ]

@@ -51,6 +51,7 @@ STATES: dict[str, str | Promise] = {
     "absent": _("not there"),
     "queued": _("waits for a worker"),
     "measuring": _("measuring"),
+    "reckoning": _("reckoning"),
     "done": _("done"),
     "kept": _("promise kept"),
     "missed": _("promise missed"),

@@ -51,7 +51,7 @@ def models(request: HttpRequest) -> HttpResponse:
 @administrators
 def one(request: HttpRequest, model: str) -> HttpResponse:
     found = catalog.entry(model)
-    replicas = selectors.replicas(model=found.name)
+    replicas = [_aged(r, found.restarted_at) for r in selectors.replicas(model=found.name)]
     row = fleet.joined(catalog.row(found, catalog.serving(found), catalog.outside_keys(found)), replicas)
     definition = written(found.definition) if found.definition else None
     context = {
@@ -68,6 +68,12 @@ def one(request: HttpRequest, model: str) -> HttpResponse:
         **_served(found),
     }
     return render(request, "portal/models/one.html", context)
+
+
+def _aged(replica: dict[str, Any], restarted_at: float | None) -> dict[str, Any]:
+    """As to be replaced also where a restart was asked for since it came."""
+    due = restarted_at is not None and replica["created_at"].timestamp() < restarted_at
+    return {**replica, "stale": replica["stale"] or due}
 
 
 def _rolling(replicas: list[dict[str, Any]]) -> tuple[int, int] | None:
