@@ -86,7 +86,8 @@ def rehearse(
 ) -> dict[str, Any]:
     """The table: as it was measured, as it would have been by the same model of queues, and as it would be."""
     version, document = cluster_settings.current()
-    world, wanted = load_world(now), load_wanted()
+    # A restart that was asked for lies ahead of every pretended replica: each would be replaced without end.
+    world, wanted = load_world(now), tuple(replace(w, restarted_at=None) for w in load_wanted())
     world = replace(world, starts=starting.starts(world.shown, (w.definition for w in wanted)))
     present = {w.name: w.definition for w in wanted if w.definition.profiles}
     change = overlays.read(raw, document, present, frozenset(n.id for n in world.nodes))

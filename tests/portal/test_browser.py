@@ -333,6 +333,7 @@ EVERY_PAGE = [
     f"/admin/tenants/{seed.PROJECT}",
     "/admin/people",
     "/admin/audit",
+    "/admin/what-if",
     "/admin/settings",
     "/nothing",
 ]

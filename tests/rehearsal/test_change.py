@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from agent.rehearsal.hardware import TEMPLATES, Wish, facts
+from catalog.actions import life
 from catalog.actions import models as model_actions
 from fleet.models import Node
 from gateway.models import Usage
@@ -77,6 +78,13 @@ def test_more_replicas_refuse_fewer_and_cost_more(cluster: None) -> None:
     assert told["as_it_would_be"]["ttft_p50_s"] == pytest.approx(0.17, abs=0.05)
     assert not told["broken"]
     assert any("TTFT that was measured" in s for s in told["sureness"])
+
+
+def test_a_restart_that_was_asked_for_is_not_played_again_and_again(cluster: None) -> None:
+    traffic(20)
+    life.restart(name="chat", actor="test")
+    told = rehearse({"models": {"chat": {"scaling": {"min": 1, "max": 1}}}}, days=1.01, now=NOW)
+    assert told["as_it_is"]["starts"] < 5
 
 
 def test_what_was_not_measured_is_said_to_be_assumed(cluster: None) -> None:
