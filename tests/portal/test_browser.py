@@ -351,9 +351,9 @@ WORDS_OF_A_PAGE = """() => {
   return [...found];
 }"""
 THE_SAME = re.compile(
-    r"Model|curl|Python|UTC|chat, completions|404 · llmgw"
+    r"Model|curl|Python|UTC|CPU|name: two of it[\s\S]+|chat, completions|404 · llmgw"
     r"|[\d/ ]+(?:ms|GiB|Gb/s)(?: / \d+ GiB)?"
-    r"|(?:node-\d|tiny|qwen2\.5-72b|r-\d{10}|req_\d{26})(?: · llmgw)?"
+    r"|(?:node-\d|tiny|qwen2\.5-72b|r-\d{10}(?: \(node-\d\))?|req_\d{26})(?: · llmgw)?"
     r"|Ada|ada@example\.com|İstanbul Lab(?:/research(?:/assistants)?)?"
     r"|CSV|JSON|x-session-id|feature=search|llmgw_Ab3dEf"
     r"|assistants(?: · llmgw)?|idle-model|llamacpp|EPYC 9354|Debian 12 x86_64|avx2|avx512f"
@@ -398,6 +398,8 @@ LOOKS = [("light", 1280), ("dark", 390)]
         ("/admin/replicas/r-0000000005", False),
         ("/admin/requests?tag=feature", False),
         ("/admin/requests/req_" + "0" * 26, False),
+        ("/admin/models/tiny/bench", False),
+        ("/admin/what-if", False),
         ("/admin/settings", False),
         (f"/admin/tenants/{seed.PROJECT}", False),
     ],
