@@ -3,10 +3,8 @@ after each what must hold."""
 
 from __future__ import annotations
 
-import logging
 import queue
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,43 +15,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
-from django.core.management import call_command
 from django.db import Error as StoreError
 from django.db import connections
 
 from agent.wire.reason import Reason
-from catalog.actions import models as model_actions
-from catalog.core import reading
 from catalog.core.fields import Fields
-from fleet import bootstrap
-from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.errors import Conflict
-from llmgw.cluster.models import Store
 from llmgw.machine import Machine
 from llmgw.rehearsal import faults as core_faults
-from llmgw.rehearsal import home as own_home
-from llmgw.rehearsal import invariants, rows
+from llmgw.rehearsal import invariants, rows, store
 from llmgw.rehearsal.control import ControlPlane
 from llmgw.rehearsal.faults import KINDS, Fault
+from llmgw.rehearsal.injecting import Injector
 from llmgw.rehearsal.invariants import Before
 from llmgw.rehearsal.machines import Machines
 from llmgw.rehearsal.traffic import Clients
 from llmgw.rehearsal.worldfile import World
-from tenancy import bootstrap as tenancy
-from tenancy.actions import keys
-from tenancy.models import Person, Project
 
-ACTOR = "rehearsal"
 _LOOK_S = 0.3
-_ORDER = {
-    "lie_cards": {"about": "cards"},
-    "lie_shard": {"about": "shard"},
-    "lie_memory": {"about": "memory"},
-    "crash_loop": {"how": "crash_loop"},
-    "hang": {"how": "hang"},
-    "slow": {"how": "slow"},
-    "garbage": {"how": "garbage"},
-}
 
 
 class Interrupted(Exception):
@@ -94,8 +72,8 @@ class Rehearsal:
         self._machines = Machines(world, machine.home, machine.pki_dir, self._link_url())
         self._clients: Clients | None = None
         self._stopping = False
+        self._injector = Injector(world, self._control, self._machines, self._pause, self._still)
         self._away: set[str] = set()
-        self._lying: set[str] = set()
         self.outcomes: list[Outcome] = []
 
     def run(self, stay: bool = False) -> list[Outcome]:
@@ -103,7 +81,7 @@ class Rehearsal:
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, self._stop)
         with ExitStack() as stack:
-            key = self._store()
+            key = store.prepare(self._world, self._machine)
             stack.callback(self._control.end)
             self._say("starting the rehearsal's own control plane …")
             self._control.start(self._still)
@@ -128,7 +106,7 @@ class Rehearsal:
     def prepared(self) -> Iterator[tuple[ControlPlane, Machines]]:
         """The control plane up and the nodes' processes there, before any agent dials; all is gone afterwards."""
         with ExitStack() as stack:
-            self._store()
+            store.prepare(self._world, self._machine)
             stack.callback(self._control.end)
             self._control.start(self._still)
             stack.callback(self._machines.end)
@@ -214,137 +192,17 @@ class Rehearsal:
         seen = self._machines.seen()
         serving = tuple(dict.fromkeys(n.id for n in seen.nodes if n.engines and n.id not in self._away))
         nodes = core_faults.pick(fault, tuple(i for i in self._machines.ids if i not in self._away), serving)
-        may_end = self._may_end(fault, nodes, before)
+        may_end = self._injector.begin(fault, nodes, seen)
         parked: set[str] = set()
-        if known.order:
-            may_end |= set(self._begin(fault, nodes, seen))
-        else:
-            may_end |= self._to_control_plane(fault, before)
         if known.held and fault.for_s is not None:
-            self._hold(fault, nodes)
-            self._mend(fault, nodes, may_end)
+            self._injector.hold(fault, nodes)
+            may_end |= self._injector.mend(fault, nodes)
         elif known.held:
             if known.nodes and fault.kind in ("node_loss", "cut", "silence", "too_old_agents"):
                 self._away |= set(nodes)
             if fault.kind in ("crash_loop", "out_of_memory"):
                 parked.add(fault.model)
         return self._settle(fault.title, before, may_end, time.monotonic(), parked)
-
-    def _begin(self, fault: Fault, nodes: tuple[str, ...], seen: Any) -> tuple[str, ...]:
-        order = KINDS[fault.kind].order
-        args: dict[str, Any] = dict(_ORDER.get(fault.kind, {}))
-        if fault.model:
-            args["model"] = fault.model
-        if fault.kind == "slow_link":
-            args["seconds"] = fault.delay_s
-        if fault.kind == "crash":
-            args["count"] = fault.count or 1
-        if fault.kind == "lie_shard":
-            others = [e.shard_id for n in seen.nodes if n.id not in nodes for e in n.engines]
-            args["other"] = others[0] if others else "r-0123456789.0"
-        if fault.kind.startswith("lie_"):
-            self._lying |= set(nodes)
-        touched = self._machines.tell(order, nodes, **args)
-        return (
-            ()
-            if order in ("cut", "silence", "delay", "restart", "older", "too_old", "lie", "behave")
-            and (fault.kind != "crash_loop")
-            else touched
-        )
-
-    def _may_end(self, fault: Fault, nodes: tuple[str, ...], before: Before) -> set[str]:
-        """Shards that have to end by it, or may: what it kills, what it replaces, what is moved away from a node that
-        is given up."""
-        found: set[str] = set()
-        lost_s = float(cluster_settings.in_force().fleet.node_lost_s)
-        gone = fault.kind in ("cut", "silence", "too_old_agents", "flap") and (
-            fault.for_s is None or fault.for_s >= lost_s - 3
-        )
-        if fault.kind == "node_loss" or gone:
-            found |= {f"{node}/*" for node in nodes}
-        of_model = fault.kind in ("rollout", "rollout_kill", "crash_loop", "out_of_memory")
-        if of_model:
-            mine = {s.shard_id for s in rows.load().shards if s.model == fault.model}
-            found |= mine
-        return found
-
-    def _hold(self, fault: Fault, nodes: tuple[str, ...]) -> None:
-        assert fault.for_s is not None
-        if fault.kind != "flap":
-            self._pause(fault.for_s)
-            return
-        for _ in range(fault.times - 1):
-            self._pause(fault.for_s)
-            self._machines.tell("mend", nodes)
-            self._pause(fault.for_s)
-            self._machines.tell("cut", nodes)
-        self._pause(fault.for_s)
-
-    def _mend(self, fault: Fault, nodes: tuple[str, ...], may_end: set[str]) -> None:
-        if fault.kind == "node_loss":
-            self._machines.tell("start", nodes)
-        else:
-            self._machines.tell("mend", nodes)
-        self._lying -= set(nodes)
-        if fault.kind in ("crash_loop", "out_of_memory", "hang"):
-            # What was parked for good waits for a person: in a rehearsal the person is here.
-            self._retry(fault.model)
-            may_end |= {s.shard_id for s in rows.load().shards if s.model == fault.model}
-
-    def _retry(self, model: str) -> None:
-        from fleet.actions import replicas
-
-        for replica in rows.load().replicas:
-            if replica.model == model and replica.state == "parked":
-                with suppress(Conflict):
-                    replicas.retry(replica=replica.id, actor=ACTOR)
-
-    def _to_control_plane(self, fault: Fault, before: Before) -> set[str]:
-        match fault.kind:
-            case "rollout" | "rollout_kill":
-                self._roll(fault.model)
-                self._until(
-                    lambda: any(r.stale or r.state in ("starting", "loading") for r in rows.load().replicas), 15
-                )
-                if fault.kind == "rollout_kill":
-                    self._kill_control_plane()
-            case "control_plane_kill":
-                self._kill_control_plane()
-            case "edge_kill":
-                self._kill("edge")
-            case "redis_restart":
-                self._kill("redis")
-            case "store_emptied":
-                self._control.kill_all()
-                rows.forget()
-                self._control.start(self._still)
-            case "store_restart":
-                subprocess.run(self._world.store_restart, shell=True, check=False, timeout=120)  # noqa: S602 - the operator's own command
-                connections.close_all()
-        return set()
-
-    def _roll(self, model: str) -> None:
-        """Its definition changes in what the engine is started with."""
-        raw = dict(self._world.model(model).raw)
-        stored = next(d for d in self._definitions() if d.name == model)
-        raw["context_length"] = (stored.context_length or 8192) + 1024
-        model_actions.change(definition=reading.read(raw), actor=ACTOR)
-
-    def _definitions(self) -> list[Any]:
-        from catalog import selectors
-
-        return [d for d, _ in selectors.wanted()]
-
-    def _kill_control_plane(self) -> None:
-        self._control.kill_all()
-        connections.close_all()
-        self._pause(0.5)
-        self._control.start(self._still)
-
-    def _kill(self, component: str) -> None:
-        dead = set(self._control.pids([component]))
-        self._control.kill([component])
-        self._until(lambda: bool(set(self._control.pids([component])) - dead), 15)
 
     def _settle(
         self, title: str, before: Before, may_end: set[str], began: float, parked: set[str] | None = None
@@ -373,42 +231,8 @@ class Rehearsal:
         missing = rows.unbooked(tuple(self._clients.told.ids))
         return [f"{i} was answered and is not booked" for i in missing]
 
-    def _store(self) -> str:
-        """The store of a rehearsal, with its settings, its models and a key; what is there already stays."""
-        # Its Redis is not up yet: what is changed here is published when it is.
-        logging.getLogger("gateway.control.publishing").setLevel(logging.ERROR)
-        call_command("migrate", verbosity=0, interactive=False)
-        store = Store.objects.filter(id=1).first()
-        if store is None:
-            Store.objects.create(id=1, store_id=own_home.new_store_id())
-        elif not own_home.is_rehearsal(store.store_id):
-            raise Conflict(
-                "not_a_rehearsal",
-                f"the store of {self._machine.home} is a real cluster's; a rehearsal never touches one",
-                "llmgw rehearse WORLD.yaml",
-            )
-        bootstrap.ensure(self._machine)
-        for path, value in self._world.settings.items():
-            cluster_settings.put(path=path, value=value, actor=ACTOR)
-        if self._world.models:
-            model_actions.add_all(raws=[m.raw for m in self._world.models], actor=ACTOR, check_sources=False)
-        first = tenancy.first("admin@localhost")
-        made = keys.create(
-            project=Project.objects.get(public_id=first.project),
-            name=f"rehearsal {time.time():.0f}",
-            person=Person.objects.get(public_id=first.person),
-            actor=ACTOR,
-        )
-        connections.close_all()
-        return made.secret
-
     def _link_url(self) -> str:
         return f"wss://{self._machine.local_host}:{self._machine.link_port}/agent/link"
-
-    def _until(self, check: Callable[[], bool], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not check() and time.monotonic() < deadline:
-            self._pause(0.1)
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
