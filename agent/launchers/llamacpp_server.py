@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,11 +200,16 @@ def _serve(argv: list[str], key: str) -> None:
     except RuntimeError as e:
         raise Unusable(f"llama.cpp could not start: {e}", status=1) from None
     _say(f"listening on {server.listening_address}")
-    # Until here SIGTERM ends the process at once, as Python cannot run a handler while llama.cpp loads.
+    # Until here SIGTERM ends the process at once, as Python cannot run a handler while llama.cpp loads. From here on
+    # any thread may take it (a machine that shuts down stops processes before it ends them, and then it is mostly one
+    # of llama.cpp's), while Python runs the handler in this one: it waits for the byte that every signal writes.
+    waits, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     while True:
-        threading.Event().wait()
+        waits.recv(1)
 
 
 def parse(argv: Sequence[str]) -> list[tuple[str, str | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -144,6 +145,28 @@ async def test_a_killed_engine_is_noticed_at_once(make_node: MakeNode) -> None:
     node.want(replace(node.desired.shards[0], incarnation=2))
     again = await node.state(S.READY)
     assert again.incarnation == 2
+
+
+async def test_a_busy_engine_ends_at_once_also_where_it_was_stopped_before_it_was_ended(make_node: MakeNode) -> None:
+    """As a machine that shuts down does it: SIGSTOP, SIGTERM, SIGCONT. Any thread may take the signal then."""
+    node = make_node()
+    node.want(tiny(parallel=8))
+    ready = await node.state(S.READY)
+    assert ready.pid is not None
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "count"}], "max_tokens": 8000, "ignore_eos": True}
+
+    async def asks() -> None:
+        with contextlib.suppress(httpx.HTTPError):
+            async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=30) as client:
+                await client.post(f"http://127.0.0.1:{ready.port}/v1/chat/completions", json=body)
+
+    asking = [asyncio.create_task(asks()) for _ in range(4)]
+    await asyncio.sleep(0.3)
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+        os.kill(ready.pid, number)
+    failed = await node.state(S.FAILED, timeout_s=3.0)
+    assert failed.reason == "llama.cpp ended with status 0"
+    await asyncio.gather(*asking)
 
 
 async def test_the_next_agent_takes_it_over(make_node: MakeNode) -> None:
