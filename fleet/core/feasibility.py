@@ -91,6 +91,8 @@ def power(need: Need, room: Room) -> Reason | None:
     if not run.gpus or ledger is None or not ledger.capped(room.node.id):
         return None
     free = [c for c in room.node.facts.gpus or () if c.index not in room.devices and need.wish.meets(c)]
+    if len(free) < run.gpus:  # said already, and nothing would draw more
+        return None
     adds = sorted(((c.power_limit_w or 0.0) - (c.power_w or 0.0) for c in free), reverse=True)
     return ledger.power(room.node.id, max(sum(adds[: run.gpus]), 0.0))
 

@@ -21,6 +21,7 @@ from fleet.core import world as core
 from fleet.core.facility import location
 from fleet.core.learned import Figure, warning
 from fleet.core.replica import State
+from fleet.core.sizes import span
 from fleet.selectors import engines, figures, learned
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
 from llmgw.cluster import leases
@@ -222,7 +223,7 @@ class _Told:
     def state(self, row: models.Node) -> tuple[str, str]:
         """(one word, one sentence where there is something to say)."""
         seen = stamp(row.last_seen)
-        ago = f"last heard {self.now - seen:.0f} s ago" if seen is not None else "never heard"
+        ago = f"last heard {span(self.now - seen)} ago" if seen is not None else "never heard"
         if row.refused and not row.connected:
             return "refused", row.refused
         if core.lost(link_since=self.link_since, last_seen=seen, lost_s=self.lost_s, now=self.now):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.wire.facts import GpuFacts, NvLink
 from agent.wire.reason import Reason
-from fleet.core import cards
+from fleet.core import cards, sizes
 from fleet.core.cards import Cards, Wish, choose
 
 Box = tuple[Cards, frozenset[int]]
@@ -122,3 +122,19 @@ def test_memory_that_a_chip_shares_with_its_machine_is_not_held_by_others() -> N
     chip = GpuFacts(0, name="NVIDIA GB10", memory_bytes=120 * 2**30, memory_free_bytes=60 * 2**30)
     assert cards.foreign((chip,), ()) == {0: 60 * 2**30}
     assert cards.foreign((replace(chip, unified=True),), ()) == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1.0, "0 s"),
+        (45.4, "45 s"),
+        (119.0, "119 s"),
+        (1303.0, "21 min"),
+        (7199.0, "119 min"),
+        (7200.0, "2 h"),
+        (9e5, "10 d"),
+    ],
+)
+def test_times_are_told_as_exactly_as_people_want_them(seconds: float, words: str) -> None:
+    assert sizes.span(seconds) == words

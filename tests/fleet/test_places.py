@@ -112,6 +112,10 @@ def test_a_cap_is_kept_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert (row.state, row.reason) == ("pending", "no node can take it: 2 × above a power cap")
     reason = selectors.explain_placement("tiny")["candidates"][0]["reasons"][0]
     assert reason["sentence"] == "rack r1 of n1 may draw 1.0 kW, and with 600 W more could come to 1.2 kW"
+    tiny(gpus=3, gpu_class="l40s-45g")
+    told = [r["code"] for r in selectors.explain_placement("tiny")["candidates"][0]["reasons"]]
+    assert "power_cap" not in told, "nothing that it has not got would draw more"
+    tiny(gpus=2, gpu_class="l40s-45g")
     call_command("facility", "cap", "rack", "r1", "none")
     passes.run()
     assert models.Replica.objects.get().state == "starting"
