@@ -14,14 +14,13 @@ from typing import Any, cast
 import msgspec
 import redis
 
-from agent.wire.reason import Reason
 from catalog.core.slo import Slo
 from fleet import heart, nudges
 from fleet.actions import bench
 from fleet.core.capacity import Level
 from fleet.measuring import Shape
 from llmgw.cluster.actions import audit
-from llmgw.cluster.errors import Conflict, Refusal
+from llmgw.cluster.errors import Conflict
 
 KEY = "llmgw:bench:"
 """And the model: its newest run."""
@@ -30,11 +29,9 @@ NOW = "llmgw:bench-now"
 KEPT_S = 7 * 86400
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: waiting (for a worker), running, stopping, done, stopped, failed, lost. `found`: as `bench.bench` tells
-    it, without the levels."""
+class Run(heart.Work, frozen=True, kw_only=True):
+    """`found`: as `bench.bench` tells it, without the levels."""
 
-    id: str
     model: str
     replica: str
     node: str
@@ -43,17 +40,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     tpot_p99_s: float | None
     shape: Shape
     save: bool
-    actor: str
-    begun_at: float
-    state: str = "waiting"
     levels: tuple[dict[str, Any], ...] = ()
     found: dict[str, Any] | None = None
-    reason: Reason | None = None
-    ended_at: float | None = None
-
-    @property
-    def runs(self) -> bool:
-        return self.state in ("waiting", "running", "stopping")
 
 
 def begin(
@@ -107,42 +95,16 @@ def of(name: str) -> Run | None:
     try:
         data = cast(bytes | None, nudges.client().get(KEY + name))
         run = msgspec.json.decode(data, type=Run) if data is not None else None
-        return run and _standing(run)
+        return run and heart.as_it_stands(NOW, run, "bench")
     except (redis.RedisError, OSError, msgspec.MsgspecError):  # the last: another version's
         return None
 
 
 def carry_out(name: str, run_id: str) -> None:
-    """In a worker: from the first request to the figure that is kept. A message that came twice does it once."""
+    """In a worker: from the first request to the figure that is kept."""
     run = of(name)
-    if run is None or run.id != run_id or run.state not in ("waiting", "stopping"):
-        return
-    run = msgspec.structs.replace(run, state="running")
-    _keep(run)
-    beats = heart.Heart(NOW, run_id)
-    beats.start()
-    try:
-        run = _measured(run, beats)
-    except Refusal as e:
-        run = msgspec.structs.replace(run, state="failed", reason=e.reason)
-    except Exception as e:  # whoever watches has to hear that it is over
-        reason = Reason("bench_failed", f"it broke off: {type(e).__name__}", "llmgw status")
-        run = msgspec.structs.replace(run, state="failed", reason=reason)
-        raise
-    finally:
-        _keep(msgspec.structs.replace(run, ended_at=time.time()))
-        beats.end()
-
-
-def _standing(run: Run) -> Run:
-    """As it is held against what is under way."""
-    found = heart.standing(NOW, run.id) if run.runs else "alive"
-    if found == "stopping":
-        return msgspec.structs.replace(run, state="stopping")
-    if found == "alive":
-        return run
-    why = "no worker took it up" if run.state == "waiting" else "the worker that measured it is gone"
-    return msgspec.structs.replace(run, state="lost", reason=Reason("bench_lost", why, "llmgw status"))
+    if run is not None and run.id == run_id:
+        heart.carry_out(NOW, run, "bench", _keep, _measured)
 
 
 def _measured(run: Run, beats: heart.Heart) -> Run:

@@ -32,24 +32,14 @@ LONGEST = 65536
 """Characters of a change."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: waiting, running, stopping, done, stopped, failed, lost. `told`: as the command prints it."""
+class Run(heart.Work, frozen=True, kw_only=True):
+    """`told`: as the command prints it."""
 
-    id: str
     change: str
     days: float
-    actor: str
-    begun_at: float
-    state: str = "waiting"
     said: tuple[str, ...] = ()
     """How far it is, in the command's words."""
     told: dict[str, Any] | None = None
-    reason: Reason | None = None
-    ended_at: float | None = None
-
-    @property
-    def runs(self) -> bool:
-        return self.state in ("waiting", "running", "stopping")
 
 
 def begin(*, change: str, days: float, actor: str) -> Run:
@@ -87,39 +77,16 @@ def newest() -> Run | None:
     try:
         data = cast(bytes | None, nudges.client().get(KEY))
         run = msgspec.json.decode(data, type=Run) if data is not None else None
-        return run and _standing(run)
+        return run and heart.as_it_stands(NOW, run, "whatif")
     except (redis.RedisError, OSError, msgspec.MsgspecError):  # the last: another version's
         return None
 
 
 def carry_out(run_id: str) -> None:
-    """In a worker, until the command has ended. A message that came twice does it once."""
+    """In a worker, until the command has ended."""
     run = newest()
-    if run is None or run.id != run_id or run.state not in ("waiting", "stopping"):
-        return
-    beats = heart.Heart(NOW, run_id)
-    beats.start()
-    run = msgspec.structs.replace(run, state="running")
-    _keep(run)
-    try:
-        run = _rehearsed(run, beats)
-    except Exception as e:  # whoever watches has to hear that it is over
-        reason = Reason("whatif_failed", f"it broke off: {type(e).__name__}", "llmgw status")
-        run = msgspec.structs.replace(run, state="failed", reason=reason)
-        raise
-    finally:
-        _keep(msgspec.structs.replace(run, ended_at=time.time()))
-        beats.end()
-
-
-def _standing(run: Run) -> Run:
-    found = heart.standing(NOW, run.id) if run.runs else "alive"
-    if found == "stopping":
-        return msgspec.structs.replace(run, state="stopping")
-    if found == "alive":
-        return run
-    why = "no worker took it up" if run.state == "waiting" else "the worker that tried it is gone"
-    return msgspec.structs.replace(run, state="lost", reason=Reason("whatif_lost", why, "llmgw status"))
+    if run is not None and run.id == run_id:
+        heart.carry_out(NOW, run, "whatif", _keep, _rehearsed)
 
 
 def _rehearsed(run: Run, beats: heart.Heart) -> Run:
