@@ -373,7 +373,7 @@ class Agent:
             found = replace(found, labels={**(found.labels or {}), **self._options.labels})
         if found.weights is not None:
             found = replace(found, weights=tuple(sorted({*found.weights, *self.supervisor.loaded()})))
-        return found
+        return replace(found, ranks=self.supervisor.ranks() or None)
 
     def _tell(self, state: str, problem: str | None = None, code: str | None = None) -> None:
         """What `llmgw-agent status` shows."""

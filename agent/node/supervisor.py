@@ -17,6 +17,7 @@ from agent.node.host import Marked, Process
 from agent.node.launching import new_record
 from agent.node.shard_run import ShardRun
 from agent.node.shardfile import Ended, ShardFile
+from agent.wire.facts import RankFacts
 from agent.wire.messages import Desired
 from agent.wire.shard import DeviceMemory, ShardObserved, ShardState
 
@@ -60,6 +61,11 @@ class Supervisor:
         """Sources that engines here run: their weights lie here, also those that were never fetched."""
         urls = (run.record.spec.source.url for run in tuple(self._runs.values()) if run.leaders())
         return frozenset(url for url in urls if not may_hold_secret(url))
+
+    def ranks(self) -> tuple[RankFacts, ...]:
+        """Those of several that run here, as they were started."""
+        specs = (run.record.spec for run in tuple(self._runs.values()) if run.leaders())
+        return tuple(RankFacts(s.shard_id, s.devices, s.gang) for s in specs if s.world_size > 1)
 
     def log_of(self, shard_id: str) -> tuple[Path, str] | None:
         """Its log and the key that must not be shown of it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.wire.shard import Gang
+
 INSTANCES = 1000
 """Devices from here on are MIG instances: 1000 + 100 × card + instance."""
 
@@ -169,6 +171,16 @@ class EngineFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RankFacts:
+    """An engine that runs here as one rank of several: the cards it has, and what it was told of the others when it was
+    started. A store that knows nothing of it finds by these what it is."""
+
+    shard_id: str
+    devices: tuple[int, ...] = ()
+    gang: Gang | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """Registration's facts; heartbeats carry the ones that move (`memory_free_bytes`, `disk_free_bytes`, gpus)."""
 
@@ -203,3 +215,4 @@ class NodeFacts:
     fabrics: tuple[FabricFacts, ...] | None = None
     weights: tuple[str, ...] | None = None
     """Sources (`agent.wire.shard.Source.url`) whose weights lie whole on this node."""
+    ranks: tuple[RankFacts, ...] | None = None

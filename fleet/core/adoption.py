@@ -1,7 +1,7 @@
 """Whether engines that no row knows are just what their model wants: then rows are made for them. Pure.
 
-What an engine was started with is told by its fingerprint alone. Which cards it has, and where the ranks of several
-meet, is found by trying: no others give that fingerprint.
+What an engine was started with is told by its fingerprint. Which cards it has is found by trying: no others give that
+fingerprint. Of one rank of several its agent tells the cards, and where and how the ranks meet.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
+from agent.wire.facts import RankFacts
+from agent.wire.reason import Reason
 from agent.wire.shard import Gang, ShardSpec, ShardState, printed, told
 from catalog.core.definition import ProfileDefinition
 from fleet.core import cards
-from fleet.core.fabrics import Fabrics, Island
+from fleet.core.fabrics import Fabrics
 from fleet.core.plan import Adopt, Seat
 from fleet.core.world import NodeView, ShardView, StrayView, WantedModel
 
@@ -50,15 +52,14 @@ def adopt(
         return None
     if any(s.state not in _ALIVE or s.port is None or s.node not in nodes for s in ranks):
         return None
+    told = tuple(_told(s, nodes[s.node]) for s in ranks)
     for profile in wanted.profiles:
         if profile.run.nodes != len(ranks):
             continue
-        islands: Iterable[Island | None] = (None,)
-        if len(ranks) > 1:
-            islands = [i for i in fabrics().islands if all(s.node in i.members for s in ranks)]
-        for island in islands:
-            seats = _seats(ranks, wanted, profile, nodes, island)
+        for meeting in _meetings(ranks, told, nodes, fabrics):
+            seats = _seats(ranks, wanted, profile, nodes, meeting)
             if seats is not None:
+                leads = seats[0][1]
                 return Adopt(
                     replica=first.replica_id,
                     model=wanted.name,
@@ -68,9 +69,38 @@ def adopt(
                     seats=tuple(seat for seat, _ in seats),
                     incarnation=first.incarnation,
                     states=tuple(s.state for s in ranks),
-                    fabric=island.name if island is not None else "",
-                    meeting_port=seats[0][1].port if seats[0][1] is not None else None,
+                    fabric=leads.fabric.name if leads is not None and leads.fabric is not None else "",
+                    meeting_port=leads.port if leads is not None else None,
                 )
+    return None
+
+
+def awaited(
+    ranks: Sequence[StrayView], wanted: WantedModel, nodes: Mapping[str, NodeView], grace_s: float, now: float
+) -> Reason | None:
+    """Why nothing is started yet in the stead of engines of which some ranks were not reported: their nodes may yet
+    come. None: there is nothing to wait for, or the time for it is over."""
+    told = [t for s in ranks if s.node in nodes and (t := _told(s, nodes[s.node])) is not None and t.gang is not None]
+    sizes = {len(t.gang.addresses) for t in told if t.gang is not None}
+    known = {s.shard_id for s in ranks}
+    for profile in wanted.profiles:
+        size, first = profile.run.nodes, ranks[0]
+        missing = [n for n in range(size) if f"{first.replica_id}.{n}" not in known]
+        if not missing or len(missing) + len(ranks) != size or (sizes and sizes != {size}):
+            continue
+        if any(s.state not in _ALIVE or s.port is None for s in ranks) or now >= max(s.seen for s in ranks) + grace_s:
+            return None
+        addresses = told[0].gang.addresses if told and told[0].gang is not None else ("",) * size
+        if any(
+            n.reported and n.connected and n.facts.address in {addresses[m] for m in missing} for n in nodes.values()
+        ):
+            return None  # it has told everything, and does not have it
+        said = [f"rank {n}{f' at {addresses[n]}' if addresses[n] else ''}" for n in missing]
+        here = " and ".join(f"rank {s.shard_id.rpartition('.')[2]} of {s.replica_id} runs on {s.node}" for s in ranks)
+        sentence = (
+            f"{here}; {' and '.join(said)} may be reported yet: nothing is started in its stead for {grace_s:g} s"
+        )
+        return Reason("rank_awaited", sentence, "llmgw node list")
     return None
 
 
@@ -92,25 +122,50 @@ def shards(step: Adopt) -> tuple[ShardView, ...]:
     )
 
 
+_Meeting = Callable[[int, int], tuple[Gang | None, ...]]
+"""What the rank may have been told of the others, by its number and its port."""
+
+
+def _meetings(
+    ranks: Sequence[StrayView],
+    told: Sequence[RankFacts | None],
+    nodes: Mapping[str, NodeView],
+    fabrics: Callable[[], Fabrics],
+) -> Iterator[_Meeting]:
+    """How they may have met: as their agents tell, also where a node has another address or adapter by now. Of agents
+    that do not tell it is looked for, on each fabric and at the ports beside the leader's."""
+    if len(ranks) == 1:
+        yield lambda rank, port: (None,)
+        return
+    gangs = [t.gang for t in told if t is not None and t.gang is not None]
+    if len(gangs) == len(ranks):
+        if len({(g.addresses, g.port) for g in gangs}) == 1:
+            yield lambda rank, port: (gangs[rank],)
+        return
+    addresses = tuple(nodes[s.node].facts.address or "" for s in ranks)
+    ports = _near(ranks[0].port or 0)
+    for island in fabrics().islands:
+        if all(s.node in island.members for s in ranks):
+            links = [island.link(s.node) for s in ranks]
+            yield lambda rank, port, links=links: tuple(  # type: ignore[misc]
+                Gang(addresses, p, links[rank]) for p in ([port] if rank else ports)
+            )
+
+
 def _seats(
     ranks: Sequence[StrayView],
     wanted: WantedModel,
     profile: ProfileDefinition,
     nodes: Mapping[str, NodeView],
-    island: Island | None,
+    meeting: _Meeting,
 ) -> list[tuple[Seat, Gang | None]] | None:
     """Every rank's, with what it was told of the others; None: one of them runs otherwise."""
     run = profile.run
-    addresses = tuple(nodes[s.node].facts.address or "" for s in ranks)
-    meeting: int | None = None
+    met = 0
     found: list[tuple[Seat, Gang | None]] = []
     for rank, stray in enumerate(ranks):
         assert stray.port is not None, "adopt has looked"
-        link = island.link(stray.node) if island is not None else None
-        gangs: tuple[Gang | None, ...] = (None,)
-        if link is not None:
-            ports = _near(stray.port) if meeting is None else (meeting,)
-            gangs = tuple(Gang(addresses, port, link) for port in ports)
+        gangs = meeting(rank, met)
         spec = ShardSpec(
             shard_id=stray.shard_id,
             replica_id=stray.replica_id,
@@ -123,16 +178,23 @@ def _seats(
             world_size=len(ranks),
             gang=gangs[0],
         )
-        known = _started_with(stray.fingerprint or "", spec, tuple(_cards(nodes[stray.node], profile)), gangs)
+        node = nodes[stray.node]
+        told = _told(stray, node)
+        sets = (told.devices,) if told is not None else tuple(_cards(node, profile))
+        known = _started_with(stray.fingerprint or "", spec, sets, gangs)
         if known is None:
             return None
         devices, gang = known
-        meeting = gang.port if gang is not None else None
         seat = Seat(stray.node, stray.port, devices, run.cpu_cores or 0, run.memory_bytes or 0)
         if gang is not None:
-            seat = replace(seat, address=addresses[rank], link=gang.fabric)
+            met = gang.port
+            seat = replace(seat, address=gang.addresses[rank], link=gang.fabric)
         found.append((seat, gang))
     return found
+
+
+def _told(stray: StrayView, node: NodeView) -> RankFacts | None:
+    return next((r for r in node.facts.ranks or () if r.shard_id == stray.shard_id), None)
 
 
 def _started_with(

@@ -67,6 +67,8 @@ class _Pass:
         self.steps: list[Step] = []
         self.ended: set[str] = set()
         self.by_model: dict[str, list[ReplicaView]] = {}
+        self.awaited: dict[str, list[Reason]] = {}
+        """By model: of each replica that a rank which may yet be reported would make whole."""
 
     @cached_property
     def rooms(self) -> Rooms:
@@ -151,20 +153,34 @@ class _Pass:
         return found
 
     def _adopt(self) -> dict[str, int]:
-        """Engines that run just as they are wanted and that no row knows; how many a model."""
+        """Engines that run just as they are wanted and that no row knows; how many a model. Those of which a rank was
+        not reported yet are noted, and waited for."""
         counts: dict[str, int] = {}
-        known = {r.id for r in self.world.replicas} if self.world.strays else set()
+        if not self.world.strays:
+            return counts
+        known = {r.id for r in self.world.replicas}
+        claimed = {
+            (s.node, d) for r in self.world.replicas if r.state is not State.PARKED for s in r.shards for d in s.devices
+        }
         for replica, ranks in adoption.by_replica(self.world.strays).items():
             wanted = self.models.get(ranks[0].model)
             if wanted is None or replica in known:
                 continue
             fresh = self._fresh(wanted, self.by_model.get(wanted.name, []))
-            has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0)
+            awaited = self.awaited.get(wanted.name, [])
+            has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0) + len(awaited)
             if has >= self.counts[wanted.name].replicas:
                 continue
             step = adoption.adopt(ranks, wanted, self.nodes, lambda: self.rooms.fabrics)
-            if step is None or any(self.rooms[s.node].devices.intersection(s.devices) for s in step.seats):
-                continue  # it runs otherwise than is wanted, or on a card that has been given to another
+            if step is None:  # it runs otherwise than is wanted, or there is more of it
+                reason = adoption.awaited(ranks, wanted, self.nodes, self.world.settings.sync_grace_s, self.now)
+                if reason is not None:
+                    self.awaited[wanted.name] = [*awaited, reason]
+                continue
+            cards = {(s.node, d) for s in step.seats for d in s.devices}
+            if claimed & cards:
+                continue
+            claimed |= cards
             self.steps.append(step)
             counts[wanted.name] = counts.get(wanted.name, 0) + 1
             for shard in adoption.shards(step):
@@ -214,13 +230,17 @@ class _Pass:
         """Places pending replicas and as many new ones as are missing. While old ones serve, one at a time beyond
         the count, so that a change does not double the load. `again` of the missing are in the stead of parked ones:
         those say what is wrong, and no others are made to wait beside them."""
-        if not self.world.synced:
-            return
         waiting: list[ReplicaView | None] = [r for r in fresh if r.state is State.PENDING]
         waiting += [None] * missing
         busy = any(r.state not in (_SERVING, State.PENDING) for r in fresh)
         nowhere: Reason | None = None
+        awaited = self.awaited.get(wanted.name, [])
         for ordinal, replica in enumerate(waiting):
+            if ordinal < len(awaited):
+                self._defer(wanted, replica, awaited[ordinal], ordinal)
+                continue
+            if not self.world.synced:
+                return
             if old and busy:
                 self._defer(wanted, replica, _WAITS, ordinal)
                 continue

@@ -130,6 +130,11 @@ def _fill(rooms: Rooms, world: World) -> None:
     for stray in world.strays:
         if stray.port is not None and stray.node in rooms:
             rooms[stray.node].ports.add(stray.port)
+            for rank in rooms[stray.node].node.facts.ranks or ():
+                if rank.shard_id == stray.shard_id:  # what it runs on is taken, whoever ordered it
+                    rooms[stray.node].devices.update(rank.devices)
+                    if rank.gang is not None and stray.shard_id.endswith(".0"):
+                        rooms[stray.node].ports.add(rank.gang.port)
 
 
 def _stays(replica: ReplicaView) -> bool:

@@ -93,6 +93,8 @@ class StrayView:
     incarnation: int = 1
     foreign: bool = False
     dismissed: bool = False
+    seen: float = 0.0
+    """When it was first reported."""
     key: str = field(default="", repr=False)
 
 
@@ -171,13 +173,16 @@ class WantedModel:
         return Source(url=self.definition.source, sha256=self.definition.sha256)
 
 
-def synced(*, link_since: float | None, reported_at: tuple[float | None, ...], grace_s: float, now: float) -> bool:
-    """Whether the fleet has been heard: by a link that has been up since `link_since` (None: no link is up)."""
+def synced(
+    *, link_since: float | None, reported_at: tuple[float | None, ...], strange: bool, grace_s: float, now: float
+) -> bool:
+    """Whether the fleet has been heard: by a link that has been up since `link_since` (None: no link is up). `strange`:
+    it runs engines that this store has not started, so nodes that the store does not know may run more of them."""
     if link_since is None:
         return False
     if now - link_since >= grace_s:
         return True
-    return all(at is not None and at >= link_since for at in reported_at)
+    return not strange and all(at is not None and at >= link_since for at in reported_at)
 
 
 def lost(*, link_since: float | None, last_seen: float | None, lost_s: float, now: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -43,6 +43,9 @@ def load_world(now: float) -> core.World:
     synced = core.synced(
         link_since=link_since,
         reported_at=tuple(reported_at),
+        strange=link_since is not None
+        and now - link_since < fleet.sync_grace_s
+        and _strange(strays, datetime.fromtimestamp(link_since, UTC)),
         grace_s=fleet.sync_grace_s,
         now=now,
     )
@@ -65,6 +68,12 @@ def load_world(now: float) -> core.World:
         time_zone=zone,
         version=version,
     )
+
+
+def _strange(strays: Iterable[core.StrayView], since: datetime) -> bool:
+    """Whether engines that another store started were heard of since then, also those that were adopted."""
+    adopted = models.Replica.objects.filter(adopted=True, created_at__gte=since)
+    return any(s.foreign for s in strays) or adopted.exists()
 
 
 def load_wanted() -> tuple[core.WantedModel, ...]:
@@ -93,6 +102,7 @@ def stray_view(row: models.Stray, node: str) -> core.StrayView:
         incarnation=row.incarnation,
         foreign=row.foreign,
         dismissed=row.dismissed,
+        seen=row.seen_at.timestamp(),
         key=engine_key(row.replica_id),
     )
 

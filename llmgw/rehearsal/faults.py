@@ -45,7 +45,9 @@ KINDS = {
     "control_plane_kill": Kind("kill -9 of the whole control plane"),
     "edge_kill": Kind("kill -9 of the gateway's processes"),
     "redis_restart": Kind("kill -9 of Redis"),
-    "store_emptied": Kind("the control plane comes back with a database that knows of no node and no replica"),
+    "store_emptied": Kind(
+        "the control plane comes back with a database that knows of no node and no replica; `nodes` come `delay` later"
+    ),
     "store_restart": Kind("the database starts anew, by the world's `store_restart` command"),
 }
 
@@ -88,11 +90,12 @@ def read(fields: Fields, models: set[str], nodes: set[str], has_store_restart: b
     named: tuple[str, ...] = ()
     count: int | None = None
     share: float | None = None
-    if known.nodes:
+    if known.nodes or kind == "store_emptied":
         named = fields.texts("nodes")
         for node in named:
             if node not in nodes:
                 fields.problem(f"the world has no node {node}", "no_node")
+    if known.nodes:
         count = fields.whole("count", None, 1, 100_000)
         share = fields.number("share", 0.0, 0.001, 1.0) if fields.take("share") is not None else None
         if sum(v is not None for v in (named or None, count, share)) > 1:
@@ -102,7 +105,7 @@ def read(fields: Fields, models: set[str], nodes: set[str], has_store_restart: b
     for_s = None
     if known.held and fields.take("for") is not None:
         for_s = fields.duration("for", 5.0, LONGEST_S)
-    delay_s = fields.duration("delay", 1.0, 60.0) if kind == "slow_link" else 1.0
+    delay_s = fields.duration("delay", 1.0, 60.0) if kind in ("slow_link", "store_emptied") else 1.0
     times = fields.whole("times", 3, 1, 1000) or 3 if kind == "flap" else 3
     if kind == "store_restart" and not has_store_restart:
         fields.problem("store_restart needs the world's store_restart: the command that starts the database anew")

@@ -127,9 +127,14 @@ class Injector:
             case "redis_restart":
                 self._kill("redis")
             case "store_emptied":
+                if fault.nodes:
+                    self._machines.tell("cut", fault.nodes)
                 self._control.kill_all()
                 rows.forget()
                 self._control.start(self._still)
+                if fault.nodes:
+                    self._pause(fault.delay_s)
+                    self._machines.tell("mend", fault.nodes)
             case "store_restart":
                 subprocess.run(self._world.store_restart, shell=True, check=False, timeout=120)  # noqa: S602 - the operator's own command
                 connections.close_all()

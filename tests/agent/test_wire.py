@@ -23,6 +23,7 @@ from agent.wire.facts import (
     NvLink,
     PcieFacts,
     PortFacts,
+    RankFacts,
 )
 from agent.wire.messages import (
     TYPES,
@@ -171,6 +172,7 @@ FACTS = NodeFacts(
     imex=True,
     fabrics=(FabricFacts("ib-a", ("mlx5_0",)),),
     weights=("starter:tiny",),
+    ranks=(RankFacts("r-0123456789.0", (0, 2), SPEC.gang),),
 )
 MESSAGES: dict[str, Message] = {
     "hello": Hello("n1", 1, 1, "0.1.0", "boot", "instance"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -16,6 +17,7 @@ from fleet.bootstrap import store_id
 from fleet.link import orders
 from fleet.selectors.world import LINK_LEASE
 from llmgw.cluster import leases
+from llmgw.cluster.models import Lease
 from tests.fleet.agents import FACTS
 
 LINK = f"{LINK_LEASE}:test:1"
@@ -23,6 +25,11 @@ LINK = f"{LINK_LEASE}:test:1"
 
 def link_is_up() -> None:
     leases.take(LINK, "test", 60)
+
+
+def grace_is_over() -> None:
+    """The link has been up for longer than nodes that nobody knows are waited for."""
+    Lease.objects.filter(name=LINK).update(taken_at=timezone.now() - timedelta(hours=1))
 
 
 def joined(node_id: str = "n1", facts: Any = FACTS, shards: tuple[ShardObserved, ...] = (), **said: Any) -> models.Node:

@@ -27,7 +27,7 @@ from llmgw.cluster.changes import announce, versions
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import AuditEntry, Lease
 from tests.fleet.agents import FACTS
-from tests.fleet.rows import LINK, back_in_time, beat, joined, link_is_up, seen, serving, tiny, told
+from tests.fleet.rows import LINK, back_in_time, beat, grace_is_over, joined, link_is_up, seen, serving, tiny, told
 
 pytestmark = pytest.mark.django_db
 
@@ -326,6 +326,9 @@ def test_a_restored_store_adopts_what_runs_and_overtakes_the_nodes_numbers() -> 
     adopted = models.Replica.objects.get()
     assert (adopted.public_id, adopted.state, adopted.adopted) == (replica.public_id, "ready", True)
     assert told()[0].fingerprint == spec.fingerprint
+    assert not models.Node.objects.get().settled, "a node that it does not know may yet come: nothing is ended"
+    grace_is_over()
+    passes.run()
     assert models.Node.objects.get().settled
     assert not models.Stray.objects.exists()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
-from agent.wire.facts import EngineFacts, FabricFacts, GpuFacts, PortFacts
+from agent.wire.facts import EngineFacts, FabricFacts, GpuFacts, PortFacts, RankFacts
 from agent.wire.shard import Fabric, ShardSpec, ShardState
 from fleet import models, passes, selectors
 from fleet.actions import nodes, replicas
@@ -156,17 +156,22 @@ def test_memory_of_other_programs_is_seen_on_cards_that_none_of_ours_has() -> No
     assert models.Node.objects.get(node_id="n4").foreign == {"0": 75 * GIB}
 
 
-def lost_and_heard_again(*names: str) -> list[ShardSpec]:
-    """The store has lost its rows of what runs on two nodes; of these it hears again."""
+def lost_and_heard_again(*names: str, moved: bool = False) -> list[ShardSpec]:
+    """The store has lost its rows of what runs on two nodes; of these it hears again. `moved`: at other addresses."""
     serve()
     ran = [told(name)[0] for name in ("n1", "n2")]
     models.Replica.objects.all().delete()
     models.Node.objects.update(generation=1)
     for name, spec in zip(("n1", "n2"), ran, strict=True):
         node = models.Node.objects.get(node_id=name)
-        if name in names:
+        if name not in names:
+            node.delete()
+        else:
             shards = (seen(spec, ShardState.READY),)
-            joined(name, facts=facts_of(node), shards=shards, generation=40, store_id=str(store_id()))
+            facts = replace(facts_of(node), ranks=(RankFacts(spec.shard_id, spec.devices, spec.gang),))
+            if moved:
+                facts = replace(facts, address=f"10.77.0.{name[1:]}")
+            joined(name, facts=facts, shards=shards, generation=40, store_id=str(store_id()))
     passes.run()
     return ran
 
@@ -185,7 +190,14 @@ def test_ranks_that_a_lost_store_started_are_adopted_together() -> None:
     assert models.Replica.objects.get().state == "ready"
 
 
-def test_a_rank_without_the_other_is_not_adopted() -> None:
+def test_ranks_are_adopted_though_their_nodes_have_other_addresses() -> None:
+    ran = lost_and_heard_again("n1", "n2", moved=True)
+    assert models.Replica.objects.get().adopted
+    assert [told(name)[0].fingerprint for name in ("n1", "n2")] == [spec.fingerprint for spec in ran]
+
+
+def test_a_rank_without_the_other_waits_for_it() -> None:
     lost_and_heard_again("n1")
-    assert not models.Replica.objects.filter(adopted=True).exists()
+    waiting = models.Replica.objects.get()
+    assert (waiting.state, waiting.reason_code, waiting.adopted) == ("pending", "rank_awaited", False)
     assert models.Stray.objects.get().foreign

@@ -13,6 +13,8 @@ world / then   one line a thing:  node N [words] [cpus= memory= free= labels=a:b
                                   replica R of M on N[+N] STATE | rank N of R gone | replica R STATE | replica R gone
                                   replica R parked CODE
                                   stray R of M on N STATE [foreign] | unsynced | synced | after SECONDS
+                                  ran R of M at ADDRESS,ADDRESS meeting PORT (what its ranks were told)
+                                  rank N of R reported by NODE | rank N of R reported by NODE, untold
 plan           one line a step, in order; `nothing` for an empty one. It is carried out before the next `then`.
 """
 
@@ -35,8 +37,9 @@ from agent.wire.facts import (
     NodeFacts,
     NvLink,
     PortFacts,
+    RankFacts,
 )
-from agent.wire.shard import Profile, ShardSpec, ShardState, Source
+from agent.wire.shard import Fabric, Gang, Profile, ShardSpec, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition, Scaling, Window
 from catalog.core.scaling import DAYS
 from fleet.core import plan as steps
@@ -119,6 +122,7 @@ class Stage:
         self.now = 1_000_000.0
         self.world = World(())
         self.models: dict[str, WantedModel] = {}
+        self.gangs: dict[str, tuple[str, Gang]] = {}
         self.names: Iterator[str] = (f"new{i}" for i in range(1, 1000))
 
     def say(self, line: str) -> None:
@@ -145,6 +149,10 @@ class Stage:
                 self._replicas([self._seen(r, State(state)) if r.id == name else r for r in self.world.replicas])
             case ["stray", name, "of", model, "on", node, state, *rest]:
                 self._stray(name, model, node, ShardState(state), "foreign" in rest)
+            case ["ran", name, "of", model, "at", addresses, "meeting", port]:
+                self.gangs[name] = (model, Gang(tuple(addresses.split(",")), int(port), Fabric("east", "ethernet")))
+            case ["rank", rank, "of", name, "reported", "by", node, *rest]:
+                self._reported(name, int(rank), node, told="untold" not in rest)
             case ["load", name, count]:
                 self.world = replace(self.world, targets={**self.world.targets, name: int(count)})
             case ["restart", name, *rest]:
@@ -254,6 +262,8 @@ class Stage:
                     node = replace(node, facts=replace(node.facts, engines=()))
                 case "back":
                     node = replace(node, lost=False, connected=True, reported=True)
+                case "address":
+                    node = replace(node, facts=replace(node.facts, address=value))
                 case "away":
                     node = replace(node, connected=False)
                 case "unsettled":
@@ -332,6 +342,22 @@ class Stage:
 
     def _replicas(self, rows: list[ReplicaView]) -> None:
         self.world = replace(self.world, replicas=tuple(rows))
+
+    def _reported(self, name: str, rank: int, node: str, *, told: bool) -> None:
+        model, gang = self.gangs[name]
+        run, shard_id = self.models[model].definition.profiles[0].run, f"{name}.{rank}"
+        devices, world_size = tuple(range(run.gpus)), len(gang.addresses)
+        spec = ShardSpec(
+            shard_id, name, model, run, Source("starter:tiny"), 18500, "key", rank, world_size, devices, gang=gang
+        )
+        stray = StrayView(
+            node, shard_id, name, model, ShardState.READY, 18500, spec.fingerprint, 1, seen=self.now, key="key"
+        )
+        self.world = replace(self.world, strays=(*self.world.strays, stray))
+        if told:
+            facts = (RankFacts(shard_id, devices, gang),)
+            nodes = [replace(n, facts=replace(n.facts, ranks=facts)) if n.id == node else n for n in self.world.nodes]
+            self.world = replace(self.world, nodes=tuple(nodes))
 
     def _stray(self, name: str, model: str, node: str, state: ShardState, foreign: bool) -> None:
         fingerprint = "unlike"
