@@ -1,4 +1,4 @@
-"""What the leader forgets now and then: replicas' histories and audit entries that are old enough."""
+"""What the leader forgets now and then: replicas' histories, audit entries and notices that are old enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.actions import asking
 from fleet.models import ReplicaEvent
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.actions.keeping import forget_older
-from llmgw.cluster.models import AuditEntry
+from llmgw.cluster.models import AuditEntry, Notice
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ def tidy() -> int:
     keep, now = cluster_settings.in_force().keep, timezone.now()
     gone = forget_older(ReplicaEvent.objects, keep.events_days, now)
     gone += forget_older(AuditEntry.objects, keep.audit_days, now)
+    gone += forget_older(Notice.objects.exclude(over_at=None), keep.events_days, now)
     asking.tidy(now)
     if gone:
         log.info("%d old entries of the histories were forgotten", gone)

@@ -12,9 +12,11 @@ from django.db import transaction
 
 from fleet import apply, events, keeping, nudges, scaling, spans
 from fleet.actions import asking, learning
-from fleet.core import reconcile, starting
+from fleet.core import noticing, reconcile, starting
+from fleet.core.world import WantedModel, World
 from fleet.selectors.world import load_wanted, load_world
 from llmgw.cluster import leases
+from llmgw.cluster.actions import notices
 
 log = logging.getLogger(__name__)
 
@@ -52,20 +54,31 @@ def _run() -> Passed:
             with transaction.atomic() if attempt == ATTEMPTS - 1 else contextlib.nullcontext():
                 if attempt == ATTEMPTS - 1:
                     events.serialise()
-                steps, nodes = _attempt()
+                done = _attempt()
         except apply.Stale as e:
             log.info("planning again: %s", e)
             time.sleep(0.01 * 2**attempt)
             continue
-        nudges.link(nodes)
+        nudges.link(done.nodes)
+        notices.stand(noticing.standings(done.world, done.wanted))
         learning.note_when_due()
         keeping.tidy_when_due()
-        return Passed(leader=True, steps=steps, nodes=nodes)
+        return Passed(leader=True, steps=done.steps, nodes=done.nodes)
     return Passed(leader=True)
 
 
-def _attempt() -> tuple[int, frozenset[str]]:
-    """How many steps were carried out, and on which nodes. Raises `Stale`."""
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """`steps` carried out on `nodes`, and what they were decided from."""
+
+    steps: int
+    nodes: frozenset[str]
+    world: World
+    wanted: tuple[WantedModel, ...]
+
+
+def _attempt() -> _Done:
+    """Raises `Stale`."""
     now = time.time()
     world = load_world(now)
     asking.asked(world.demand)
@@ -80,4 +93,4 @@ def _attempt() -> tuple[int, frozenset[str]]:
         raise apply.Stale("another plans now")
     touched = apply.commit(plan, version=world.version, held=held, now=now)
     spans.passed(plan.steps, spans.Times(now, loaded, planned, time.time()))
-    return len(plan.steps), touched
+    return _Done(len(plan.steps), touched, world, wanted)

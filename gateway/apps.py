@@ -11,8 +11,8 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         from catalog import selectors as catalog
-        from gateway import selectors
-        from gateway.control import judging, telling
+        from gateway import noticing, selectors
+        from gateway.control import ingesting, judging, telling
         from gateway.control.parts import DEPENDS
         from gateway.control.publishing import publish_quietly
         from llmgw.cluster import why
@@ -23,5 +23,6 @@ class GatewayConfig(AppConfig):
         for change in sorted(changes):
             parts = [part for part, depends in DEPENDS.items() if change in depends]
             listen(change, functools.partial(publish_quietly, *parts))
+        ingesting.listen(noticing.refused)
         why.register("request", telling.request, begins="req_")
         why.register("key", judging.key)

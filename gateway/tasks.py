@@ -10,6 +10,7 @@ from celery import shared_task
 from celery.signals import worker_ready
 from django.conf import settings
 
+from gateway import noticing
 from gateway.control import gauges, kept, ledger, publishing, retention
 from gateway.control.ingesting import ingest as ship
 from llmgw import metrics
@@ -35,6 +36,7 @@ def publish() -> None:
 def seed_ledger() -> None:
     try:
         ledger.watch(settings.MACHINE.spool_dir)
+        noticing.watch_when_due()
     except (redis.RedisError, OSError) as e:
         log.warning("the ledger could not be looked at: %s", type(e).__name__)
 

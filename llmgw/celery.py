@@ -21,5 +21,6 @@ app.conf.beat_schedule = {
         "gateway.ingest": 1.0,
         "gateway.ledger": 2.0,
         "gateway.tidy": 300.0,
+        "cluster.notify": 2.0,
     }.items()
 }

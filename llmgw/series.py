@@ -215,6 +215,10 @@ KEPT_DROPPED = Metric(
     ("why",),
 )
 INGESTED = Metric("llmgw_ingest_rows_total", "counter", "Usage rows shipped from the spools.", (), (), "worker")
+NOTICES = Metric("llmgw_notices_total", "counter", "What people were to be told of, by kind.", ("kind",), (), "worker")
+DELIVERIES = Metric(
+    "llmgw_webhook_tries_total", "counter", "Notices sent to a webhook: sent, failed.", ("outcome",), (), "worker"
+)
 INGEST_BACKLOG = Metric(
     "llmgw_ingest_backlog_bytes", "gauge", "Bytes of the spools that are not shipped yet.", (), (), "fleet"
 )
@@ -328,7 +332,7 @@ ALL: tuple[Metric, ...] = (
     QUEUE_REFUSED, SATURATION, SLO, SLO_P99, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE, LEDGER_REFUSED,
     LEDGER_LOCAL, LEDGER_HELD, LEDGER_SECONDS, LEDGER_AWAY, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
     SPOOL_WAITING, SPOOL_FAILING, KEPT_DROPPED, INGESTED, INGEST_BACKLOG, REPLICAS, NODES, NODE_UP,
-    *OF_NODES, UP, REDIS_UP,
+    *OF_NODES, NOTICES, DELIVERIES, UP, REDIS_UP,
 )  # fmt: skip
 BY_NAME = {m.name: m for m in ALL}
 PASSING = frozenset(m.name for m in ALL if m.passing)

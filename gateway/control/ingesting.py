@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,13 @@ from tenancy.models import Key
 
 log = logging.getLogger(__name__)
 _BATCH = 500
+_listeners: list[Callable[[list[Usage]], object]] = []
+
+
+def listen(hear: Callable[[list[Usage]], object]) -> None:
+    """Registers who is told of the rows that were shipped; called from the app's `ready()`."""
+    if hear not in _listeners:
+        _listeners.append(hear)
 
 
 def ingest(folder: Path) -> int:
@@ -39,6 +46,8 @@ def _ship(journal: Journal) -> int:
         rows = [_row(i, s) for i, s in batch.settled] + [_unknown(i) for i in batch.abandoned]
         if rows:
             keep(rows)
+            for hear in _listeners:
+                hear(rows)
         journal.commit()
         shipped += len(rows)
         more = batch.more

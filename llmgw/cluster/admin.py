@@ -10,7 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from llmgw.cluster.errors import Refusal
-from llmgw.cluster.models import AuditEntry, Change, Job, Lease, SettingsRevision, Store
+from llmgw.cluster.models import AuditEntry, Change, Delivery, Job, Lease, Notice, SettingsRevision, Store
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # at run time it takes none
@@ -92,3 +92,16 @@ class ChangeAdmin(ReadOnly):
 @admin.register(Store)
 class StoreAdmin(ReadOnly):
     list_display = ("store_id", "created_at")
+
+
+@admin.register(Notice)
+class NoticeAdmin(ReadOnly):
+    list_display = ("at", "kind", "subject", "over_at", "told_at")
+    list_filter = ("kind",)
+    search_fields = ("subject",)
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnly):
+    list_display = ("notice", "to", "state", "tries", "answer", "at")
+    list_filter = ("state",)

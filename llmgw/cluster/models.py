@@ -110,3 +110,74 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject} ({self.state})"
+
+
+class Notice(models.Model):
+    """What a person should be told of without having asked. What is so has no `over_at`; one that is not to be told
+    (it was over before its time came) has no `due_at`."""
+
+    public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    kind = models.CharField(max_length=60)
+    subject = models.CharField(max_length=200)
+    message = models.TextField()
+    command = models.CharField(max_length=300, blank=True)
+    detail = models.JSONField(default=dict)
+    at = models.DateTimeField(db_index=True)
+    over_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True)
+    """When it may be told: the same of the same at most once an hour."""
+    told_at = models.DateTimeField(null=True, blank=True)
+    """When it was given to the webhooks that wanted it, were they none."""
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        verbose_name = _("notice")
+        verbose_name_plural = _("notices")
+        indexes = [
+            models.Index(fields=["kind", "subject", "told_at"], name="cluster_notice_told"),
+            models.Index(
+                fields=["due_at"], condition=models.Q(told_at=None, due_at__isnull=False), name="cluster_notice_due"
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "subject"], condition=models.Q(over_at=None), name="cluster_notice_standing"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}"
+
+
+class Delivery(models.Model):
+    """A notice on its way to one webhook."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("waiting")
+        SENT = "sent", _("sent")
+        FAILED = "failed", _("given up")
+
+    notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="deliveries")
+    webhook = models.CharField(max_length=12)
+    """A digest of its address, which may be a secret."""
+    to = models.CharField(max_length=120)
+    """Its name, or its host."""
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    tries = models.PositiveSmallIntegerField(default=0)
+    due_at = models.DateTimeField()
+    answer = models.CharField(max_length=300, blank=True)
+    """What it answered last, or why it did not."""
+    at = models.DateTimeField(null=True, blank=True)
+    """Of that."""
+
+    class Meta:
+        ordering = ["id"]
+        verbose_name = _("delivery")
+        verbose_name_plural = _("deliveries")
+        indexes = [
+            models.Index(fields=["due_at"], condition=models.Q(state="waiting"), name="cluster_delivery_due"),
+        ]
+        constraints = [models.UniqueConstraint(fields=["notice", "webhook"], name="cluster_delivery_once")]
+
+    def __str__(self) -> str:
+        return f"{self.notice} → {self.to} ({self.state})"

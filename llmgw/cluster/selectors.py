@@ -1,10 +1,10 @@
-"""Reading what the whole cluster shares, as plain dicts: settings revisions, the audit log, jobs."""
+"""Reading what the whole cluster shares, as plain dicts: settings revisions, the audit log, jobs, notices."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from llmgw.cluster.models import AuditEntry, Job, SettingsRevision
+from llmgw.cluster.models import AuditEntry, Delivery, Job, Notice, SettingsRevision
 
 
 def revisions(limit: int = 100) -> list[dict[str, Any]]:
@@ -44,3 +44,33 @@ def jobs(limit: int = 100) -> list[dict[str, Any]]:
         }
         for j in Job.objects.all()[:limit]
     ]
+
+
+def notices(*, limit: int = 100, kind: str | None = None, standing: bool = False) -> list[dict[str, Any]]:
+    """The newest, each with what became of it at every webhook. `standing`: only what is so still."""
+    rows = Notice.objects.prefetch_related("deliveries")
+    if kind:
+        rows = rows.filter(kind=kind)
+    if standing:
+        rows = rows.filter(over_at=None)
+    return [notice(row) for row in rows[:limit]]
+
+
+def notice(row: Notice) -> dict[str, Any]:
+    return {
+        "id": str(row.public_id),
+        "at": row.at,
+        "kind": row.kind,
+        "subject": row.subject,
+        "message": row.message,
+        "command": row.command,
+        "detail": row.detail,
+        "over_at": row.over_at,
+        "due_at": row.due_at,
+        "told_at": row.told_at,
+        "deliveries": [_delivery(d) for d in row.deliveries.all()],
+    }
+
+
+def _delivery(row: Delivery) -> dict[str, Any]:
+    return {"webhook": row.to, "state": row.state, "tries": row.tries, "answer": row.answer, "at": row.at}

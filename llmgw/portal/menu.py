@@ -76,6 +76,7 @@ GROUPS = (
     Group(
         _("Cluster"),
         (
+            Page("notices", _("Notices"), "bell", "notices"),
             Page("settings", _("Settings"), "sliders", "settings"),
             Page("whatif", _("What if"), "fork", "whatif"),
         ),

@@ -58,6 +58,16 @@ STATES: dict[str, str | Promise] = {
     "unknown": _("unknown"),
 }
 
+NOTICES: dict[str, str | Promise] = {
+    "model_parked": _("model parked"),
+    "model_served": _("model serves again"),
+    "node_lost": _("node lost"),
+    "node_back": _("node is back"),
+    "budget_spent": _("budget spent"),
+    "external_key_refused": _("provider’s key refused"),
+    "external_key_accepted": _("provider’s key accepted again"),
+}
+
 SAID_BY_ALLAUTH = (
     # Its Turkish has another word for a password than Django's and ours: our catalogue goes before it.
     gettext_noop("Forgot your password?"),

@@ -46,7 +46,8 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
     from fleet.models import Node, Replica, ReplicaEvent, Shard
     from gateway.control.ingesting import keep
     from gateway.models import Usage
-    from llmgw.cluster.actions import settings
+    from llmgw.cluster.actions import notices, settings
+    from llmgw.cluster.core.notices import Said, Standing
     from tenancy.actions import keys, limits, tree
     from tenancy.models import Membership, Person
 
@@ -182,6 +183,12 @@ def fill(replicas: int = 7, nodes: int = 3, requests: int = 60) -> Seeded:
         )
         rows.append(used)
     keep(rows)
+    lost = Said("the node node-3 has not been heard for 20 s; 2 replicas were there", "llmgw node show node-3")
+    parked = Said("the model qwen2.5-72b is parked on node-2, it is not served: out of memory", "llmgw replica list")
+    spent = Said("the team İstanbul Lab/research has spent its budget of 250.00: priced models are refused")
+    notices.stand({"model_parked": Standing({"qwen2.5-72b": parked}), "node_lost": Standing({"node-3": lost})})
+    notices.stand({"budget_spent": Standing({"team İstanbul Lab/research": spent})})
+    notices.stand({"budget_spent": Standing()})
     return Seeded(admin, member, project, key)
 
 

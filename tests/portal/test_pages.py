@@ -44,6 +44,7 @@ ADMINISTRATORS = [
     f"/admin/tenants/{seed.PROJECT}",
     "/admin/people",
     "/admin/audit",
+    "/admin/notices",
     "/admin/what-if",
     "/admin/settings",
 ]

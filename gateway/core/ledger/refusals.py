@@ -64,7 +64,7 @@ def refusal(level: LevelLimits, limit: Limit, wait_ms: int, used: int, held: int
         said += f", and requests under way hold {money(held)}"
     said += f"; this one may cost {money(worst.money)}: "
     if wait_ms:
-        said += f"try again in {wait_s} s, or with a smaller max_tokens"
+        said += f"{_AGAIN} {wait_s} s, or with a smaller max_tokens"
         return BudgetSpent(said, limit, retry_after_s=wait_s)
     return BudgetSpent(said + "ask for less, take a cheaper model, or ask for a larger budget", limit)
 
@@ -86,6 +86,14 @@ def never(levels: tuple[LevelLimits, ...], worst: Worst) -> RateLimited | None:
     return None
 
 
+def spender(code: str, reason: str) -> str | None:
+    """Of a refusal as a usage row has it: the level whose budget is spent, until its period ends or it gets a larger
+    one. None: it is another refusal, or one that running requests cause and that passes with them."""
+    if code != BudgetSpent.code or _AGAIN in reason:
+        return None
+    return next((level for level, whose in _WHOSE.items() if reason.startswith(f"{whose} has spent ")), None)
+
+
 def away(why: str, retry_after_s: int) -> Unavailable:
     """The ledger cannot be asked, and what may be given without it is used up."""
     said = f"limits and budgets cannot be checked at the moment ({why}): try again in {retry_after_s} s"
@@ -96,6 +104,7 @@ def _whose(level: LevelLimits) -> str:
     return _WHOSE.get(level.level, level.level)
 
 
+_AGAIN = "try again in"
 _WHOSE = {
     "key": "this key",
     "person": "this account",

@@ -1,4 +1,4 @@
-"""`/api/v1/settings`, `/audit`, `/jobs`: what the whole cluster shares."""
+"""`/api/v1/settings`, `/audit`, `/jobs`, `/notices`: what the whole cluster shares."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from llmgw.cluster import selectors, why
+from llmgw.cluster import notifying, selectors, why
 from llmgw.cluster.actions import settings
 from llmgw.cluster.core import settings as core
+from llmgw.cluster.core.notices import KINDS
 from llmgw.cluster.errors import Invalid
 
 _LIMIT = 1000
@@ -58,6 +59,38 @@ class JobRow(serializers.Serializer[Any]):
     actor = serializers.CharField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+
+
+class DeliveryRow(serializers.Serializer[Any]):
+    webhook = serializers.CharField(help_text="its name, or its host")
+    state = serializers.CharField(help_text="waiting, sent, failed")
+    tries = serializers.IntegerField()
+    answer = serializers.CharField(help_text="what it answered last, or why it did not")
+    at = serializers.DateTimeField(allow_null=True)
+
+
+class NoticeRow(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    message = serializers.CharField()
+    command = serializers.CharField(help_text="what would change it or show more; empty where nothing would")
+    detail = serializers.DictField()
+    over_at = serializers.DateTimeField(allow_null=True, help_text="null while it is so")
+    due_at = serializers.DateTimeField(
+        allow_null=True, help_text="when it may be told: the same of the same once an hour; null: it was over before"
+    )
+    told_at = serializers.DateTimeField(allow_null=True)
+    deliveries = DeliveryRow(many=True)
+
+
+class TestedRow(serializers.Serializer[Any]):
+    webhook = serializers.CharField()
+    format = serializers.CharField()
+    good = serializers.BooleanField()
+    answer = serializers.CharField()
+    ms = serializers.IntegerField()
 
 
 class ReasonRow(serializers.Serializer[Any]):
@@ -136,6 +169,31 @@ class Jobs(GenericViewSet[Any]):
         return self.get_paginated_response(JobRow(rows, many=True).data)
 
 
+class Notices(GenericViewSet[Any]):
+    """What people were to be told of without having asked, newest first."""
+
+    serializer_class = NoticeRow
+
+    @extend_schema(
+        responses=NoticeRow(many=True),
+        parameters=[
+            OpenApiParameter("kind", str, description=", ".join(KINDS)),
+            OpenApiParameter("standing", bool, description="only what is so still"),
+        ],
+    )
+    def list(self, request: Request) -> Response:
+        standing = request.query_params.get("standing", "").lower() in ("1", "true", "yes")
+        kind = request.query_params.get("kind")
+        rows = self.paginate_queryset(selectors.notices(limit=_LIMIT, kind=kind, standing=standing))
+        return self.get_paginated_response(NoticeRow(rows, many=True).data)
+
+    @extend_schema(request=None, responses=TestedRow(many=True))
+    @action(detail=False, methods=["post"], pagination_class=None)
+    def test(self, request: Request) -> Response:
+        """A test event to every webhook now, and how each answered."""
+        return Response(TestedRow(notifying.try_out(), many=True).data)
+
+
 class Why(GenericViewSet[Any]):
     """Why something is so: one sentence, what it rests on, and what would change it."""
 
@@ -167,4 +225,10 @@ def _actor(request: Request) -> str:
     return f"{getattr(request.user, 'email', 'anonymous')} (API)"
 
 
-routes = [("settings", Settings, "settings"), ("audit", Audit, "audit"), ("jobs", Jobs, "job"), ("why", Why, "why")]
+routes = [
+    ("settings", Settings, "settings"),
+    ("audit", Audit, "audit"),
+    ("jobs", Jobs, "job"),
+    ("notices", Notices, "notice"),
+    ("why", Why, "why"),
+]

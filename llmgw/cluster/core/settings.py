@@ -14,6 +14,7 @@ import msgspec
 
 from agent.plans import DEFAULTS, INSTALLABLE, version_problem
 from agent.wire.reason import Reason
+from llmgw.cluster.core import notices
 from llmgw.price import Price
 from llmgw.zones import zone
 
@@ -226,6 +227,25 @@ class OfflineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """Who is told of what goes wrong (docs/notices.md): at `url`, or at what `url_file` holds, for Slack's addresses
+    are secrets. `format` empty: as the address looks. `events`: kinds; empty: all. `secret_file` signs the body. `name`
+    is what people see; empty: the host's."""
+
+    url: str = ""
+    url_file: str = ""
+    format: Literal["", "json", "slack"] = ""
+    events: list[str] = field(default_factory=list)
+    secret_file: str = ""
+    name: Annotated[str, msgspec.Meta(max_length=60)] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    webhooks: list[Webhook] = field(default_factory=list, metadata={"each": Webhook})
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
@@ -236,6 +256,7 @@ class ClusterSettings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     keep: KeepSettings = field(default_factory=KeepSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     engines: EngineVersions = field(default_factory=EngineVersions)
     engine_overrides: list[EngineOverride] = field(default_factory=list, metadata={"each": EngineOverride})
@@ -277,6 +298,7 @@ def read(document: dict[str, Any]) -> ClusterSettings:
     if found.time_zone and isinstance(bad := zone(found.time_zone), Reason):
         raise BadSettings(f"time_zone: {bad.sentence}")
     _check_engines(found)
+    _check_webhooks(found.notify.webhooks)
     slowest = max((s for s in _heartbeats(found) if s is not None), default=0.0)
     if found.fleet.node_lost_s < 2 * slowest + _WRITTEN_S:
         raise BadSettings(
@@ -339,6 +361,26 @@ def _check_engines(settings: ClusterSettings) -> None:
             bad = version_problem(engine, version)
             if bad is not None:
                 raise BadSettings(f"{where}: {bad.sentence}")
+
+
+def _check_webhooks(webhooks: list[Webhook]) -> None:
+    """Raises `BadSettings`."""
+    seen: set[tuple[str, str]] = set()
+    for i, webhook in enumerate(webhooks):
+        where = f"notify.webhooks[{i}]"
+        if bool(webhook.url) == bool(webhook.url_file):
+            raise BadSettings(f"{where} needs either url or url_file")
+        if webhook.url and (bad := notices.url_problem(webhook.url)):
+            raise BadSettings(f"{where}.url: {bad}")
+        for name in ("url_file", "secret_file"):
+            file = getattr(webhook, name)
+            if file and not file.startswith("/"):
+                raise BadSettings(f"{where}.{name} is the whole path of a file, and {file!r} does not begin with /")
+        if unknown := [kind for kind in webhook.events if kind not in notices.KINDS]:
+            raise BadSettings(f"{where}.events: there is no {', '.join(unknown)}, only {', '.join(notices.KINDS)}")
+        if (webhook.url, webhook.url_file) in seen:
+            raise BadSettings(f"{where} is there twice: put its events into one")
+        seen.add((webhook.url, webhook.url_file))
 
 
 def _heartbeats(settings: ClusterSettings) -> Iterator[float | None]:
