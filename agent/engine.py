@@ -115,6 +115,8 @@ class Paths:
     """A folder of the shard's own, removed with it."""
     interface: str | None = None
     """The network device that holds this node's address."""
+    cores: int | None = None
+    """How many an engine on the CPU may use whose profile names no number; None: as many as it takes by itself."""
 
 
 class Engine(Protocol):

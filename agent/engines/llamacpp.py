@@ -111,8 +111,9 @@ class LlamaCpp:
         if profile.context_length is not None:
             # llama.cpp divides its context among the requests that it works on at once.
             argv += ["--ctx-size", str(profile.context_length * profile.parallel)]
-        if profile.cpu_cores is not None:
-            argv += ["--threads", str(profile.cpu_cores), "--threads-batch", str(profile.cpu_cores)]
+        cores = profile.cpu_cores if profile.cpu_cores is not None or shard.devices else paths.cores
+        if cores is not None:
+            argv += ["--threads", str(cores), "--threads-batch", str(cores)]
         given = {flag for flag, _ in flags(profile.args)}
         if profile.memory_bytes is not None and not given & {"--cache-ram", "-cram"}:
             # Beside weights and KV cache llama.cpp keeps up to 8 GiB of old prompts, whatever was reserved: here at
@@ -125,6 +126,10 @@ class LlamaCpp:
                 argv += ["--batch-size", str(profile.context_length), "--ubatch-size", str(profile.context_length)]
         env = kept_environment(profile.env, _FAMILIES, _OWN_ENVIRONMENT)
         env |= nccl.devices(shard)
+        if profile.cpu_cores is None and not shard.devices:
+            # Its threads wait for one another at each step. By itself libgomp turns in circles meanwhile, which takes
+            # the cores from whoever shares them: five engines on two cores were slower by a factor of a hundred.
+            env.setdefault("OMP_WAIT_POLICY", "passive")
         if shard.devices and nccl.whole_cards(shard):
             env["GGML_VK_VISIBLE_DEVICES"] = env["CUDA_VISIBLE_DEVICES"]  # a Vulkan build sees no MIG instances
         if not shard.devices:

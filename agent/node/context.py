@@ -28,6 +28,8 @@ class Context:
     environ: Mapping[str, str] = field(default_factory=dict)
     """The agent's own environment; little of it is passed on."""
     engine_user: str | None = None
+    cores: int | None = None
+    """Of this machine, as far as the agent may use them; None: unknown, and engines are not bounded."""
     tracing: Tracing | None = None
     alive_s: float = 5.0
     """A rank that serves no HTTP counts as started when it has lived so long."""

@@ -65,7 +65,7 @@ def facts(
         os=proc.os_name(_text("/etc/os-release")) or platform.system() or None,
         arch=platform.machine() or None,
         boot_id=_text("/proc/sys/kernel/random/boot_id").strip() or None,
-        cpu_count=_cpus(),
+        cpu_count=cpus(),
         cpu_model=proc.cpu_model(cpuinfo),
         vector_extensions=proc.vector_extensions(cpuinfo),
         memory_bytes=memory.get("MemTotal"),
@@ -115,7 +115,8 @@ def _ports_taken(own: Collection[int]) -> tuple[int, ...] | None:
     return tuple(sorted(p for p in found if 1024 <= p < 32768 and p not in own))
 
 
-def _cpus() -> int | None:
+def cpus() -> int | None:
+    """Cores that this process may use, and its engines with it."""
     try:
         return len(os.sched_getaffinity(0))
     except OSError:

@@ -35,10 +35,12 @@ _OVER = (ShardState.STOPPED, ShardState.FAILED)
 
 
 class ShardRun:
-    """A shard as this agent holds it. `changed` is called whenever there is something new to tell."""
+    """A shard as this agent holds it. `changed` is called whenever there is something new to tell; `cores` as in
+    `agent.engine.Paths`."""
 
-    def __init__(self, ctx: Context, record: ShardFile, changed: Callable[[], None]) -> None:
+    def __init__(self, ctx: Context, record: ShardFile, changed: Callable[[], None], cores: int | None = None) -> None:
         self._ctx = ctx
+        self._cores = cores
         self._changed = changed
         self.record = record
         self.state = ShardState.STARTING
@@ -213,6 +215,7 @@ class ShardRun:
         began = self._ctx.clock.monotonic()
         self._step("fetch weights")
         paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
+        paths = replace(paths, cores=self._cores)
         self._took(fetch_s=self._ctx.clock.monotonic() - began)
         self._step("launch engine")
         self._progress = None

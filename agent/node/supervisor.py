@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from agent.core import cpu
 from agent.core.converge import Forget, Held, Own, Start, Stop, step
 from agent.core.source import may_hold_secret
 from agent.node import logs, shardfile
@@ -100,7 +101,8 @@ class Supervisor:
                     if old is not None:
                         old.forget()
                     record = new_record(self._ctx, spec, store_id, host, self._reboots.pop(spec.shard_id, 0))
-                    run = ShardRun(self._ctx, record, self._changed)
+                    cores = cpu.share(spec, desired.shards if desired is not None else (), self._ctx.cores)
+                    run = ShardRun(self._ctx, record, self._changed, cores)
                     self._runs[spec.shard_id] = run
                     run.begin()
                 case Own(shard_id, store_id):

@@ -44,6 +44,7 @@ def context(home: Home, settings: Settings | None, cards: CardWatch | None = Non
         import_from=installed.import_from(),
         environ=dict(os.environ),
         engine_user=settings.engine_user if settings is not None else None,
+        cores=discovery.cpus(),
     )
 
 

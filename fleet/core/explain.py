@@ -40,6 +40,7 @@ def explain(world: World, wanted: WantedModel) -> Explanation:
                 sentence += f", over {step.fabric}"
             if seat.devices:
                 sentence += f", on {'; '.join(_on(rooms, s, several=len(step.seats) > 1) for s in step.seats)}"
+            sentence += _sharing(rooms[seat.node], step)
             return Explanation(
                 wanted.name, sentence, candidates, (seat.node, step.profile), seat.devices, step.seats, groups
             )
@@ -50,3 +51,13 @@ def explain(world: World, wanted: WantedModel) -> Explanation:
 def _on(rooms: room.Rooms, seat: Seat, *, several: bool) -> str:
     told = cards.told(cards.of(rooms[seat.node].node.facts) or (), seat.devices)
     return f"{told} of {seat.node}" if several else told
+
+
+def _sharing(taken: room.Room, step: Place) -> str:
+    """That it would not have its node's cores to itself, where nobody has said how many it may use."""
+    others, has = taken.sharing - 1, taken.node.facts.cpu_count
+    if step.run.gpus or step.run.cpu_cores or others < 1 or has is None:
+        return ""
+    whom = "another engine" if others == 1 else f"{others} other engines"
+    free = max(has - taken.cpu_cores, 1)
+    return f", where it shares {free} core{'' if free == 1 else 's'} with {whom}: profiles that name cpu_cores do not"

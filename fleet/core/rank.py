@@ -73,11 +73,13 @@ def linked(need: Need, room: Room) -> float:
 
 
 def free_cpu(need: Need, room: Room) -> float:
-    """What is left unreserved once the replica is there."""
+    """What is left unreserved once the replica is there. Those that name no cores are reckoned with their part of what
+    is not reserved."""
     if need.profile.run.gpus:
         return 0.5
-    has = room.node.facts.cpu_count
-    return _left(has, room.cpu_cores + (need.profile.run.cpu_cores or 0))
+    has, named = room.node.facts.cpu_count, need.profile.run.cpu_cores or 0
+    left = _left(has, room.cpu_cores + named)
+    return left / (1 + room.sharing) if has else left
 
 
 def free_memory(need: Need, room: Room) -> float:

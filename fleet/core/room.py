@@ -23,6 +23,8 @@ class Room:
     ports: set[int] = field(default_factory=set)
     devices: set[int] = field(default_factory=set)
     cpu_cores: int = 0
+    sharing: int = 0
+    """Engines on the CPU whose profiles name no cores: they share what is not reserved (`agent.core.cpu`)."""
     memory_bytes: int = 0
     untouched_bytes: int = 0
     """Reserved, and not yet taken by the engine: the node still counts it as free."""
@@ -37,6 +39,7 @@ class Room:
         self.ports.add(shard.port)
         self.devices.update(shard.devices)
         self.cpu_cores += shard.cpu_cores
+        self.sharing += _shares(shard)
         self.memory_bytes += shard.memory_bytes
         self.untouched_bytes += _untouched(shard)
         self.models[model] = self.models.get(model, 0) + stays
@@ -63,6 +66,7 @@ class Room:
                 frozenset(node.foreign),
                 frozenset(self.devices),
                 self.cpu_cores,
+                self.sharing,
                 self.memory_bytes,
                 sum(self.models.values()),
             )
@@ -75,6 +79,7 @@ class Room:
             ports=self.ports,
             devices=self.devices - set(shard.devices),
             cpu_cores=self.cpu_cores - shard.cpu_cores,
+            sharing=self.sharing - _shares(shard),
             memory_bytes=self.memory_bytes - shard.memory_bytes,
             # What it holds in memory comes free with it.
             untouched_bytes=self.untouched_bytes - _untouched(shard) - (shard.memory_measured_bytes or 0),
@@ -157,6 +162,10 @@ def relieved(rooms: Rooms, replica: ReplicaView) -> Rooms:
 
 def first_free(ports: set[int], span: Iterable[int]) -> int | None:
     return next((p for p in span if p not in ports), None)
+
+
+def _shares(shard: ShardView) -> bool:
+    return not shard.devices and not shard.cpu_cores
 
 
 def _untouched(shard: ShardView) -> int:

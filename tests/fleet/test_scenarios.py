@@ -293,7 +293,7 @@ class Stage:
             run = Profile(
                 "cpu",
                 options.get("engine", "vllm" if int(options.get("nodes", 1)) > 1 else "llamacpp"),
-                cpu_cores=int(options.get("cores", 1)),
+                cpu_cores=int(options.get("cores", 1)) or None,
                 memory_bytes=int(options.get("memory", 1)) * GIB,
                 gpus=int(options.get("gpus", 0)),
                 gpu_class=options.get("gpu"),
