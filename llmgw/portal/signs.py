@@ -50,6 +50,7 @@ STATES = {
     "fine": ("good", '<path d="M3 8.5 6.5 12 13 4.5"/>'),
     "problem": ("bad", '<path d="M4 4l8 8M12 4l-8 8"/>'),
     "warning": ("busy", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
+    "standing": ("busy", '<path d="M8 2.5 14 13H2z"/><path d="M8 6.5v3M8 11.3v.01"/>'),
     "invalid": ("bad", '<path d="M4 4l8 8M12 4l-8 8"/>'),
     "ok": ("good", '<path d="M3 8.5 6.5 12 13 4.5"/>'),
     "pending": ("busy", '<circle cx="8" cy="8" r="5" stroke-dasharray="2 2.2"/>'),

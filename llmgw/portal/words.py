@@ -45,6 +45,7 @@ STATES: dict[str, str | Promise] = {
     "fine": _("fine"),
     "problem": _("problem"),
     "warning": _("warning"),
+    "standing": _("still so"),
     "invalid": _("cannot be read"),
     "unsettled": _("undecided engines"),
     "installing": _("being installed"),
