@@ -30,6 +30,9 @@ class SystemShown(serializers.Serializer[Any]):
     replicas = serializers.IntegerField()
     ready = serializers.IntegerField()
     waits_for = serializers.ListField(child=serializers.CharField(), help_text="what is still up, or not yet back")
+    left = serializers.ListField(
+        child=serializers.CharField(), help_text="what is to end on machines that are not heard; it is not waited for"
+    )
 
 
 class StopAsked(serializers.Serializer[Any]):

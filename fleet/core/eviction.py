@@ -52,7 +52,11 @@ class Turns:
     """What this pass has placed."""
 
     def __post_init__(self) -> None:
-        self.evicting = any(r.state in _LEAVES and r.reason_code == EVICTED for r in self.world.replicas)
+        lost = {n.id for n in self.world.nodes if n.lost}  # what is to end there frees no card meanwhile
+        self.evicting = any(
+            r.state in _LEAVES and r.reason_code == EVICTED and not any(s.node in lost for s in r.shards)
+            for r in self.world.replicas
+        )
 
     def placed(self, step: Place) -> None:
         """What has just got a card holds it from now on, for those after it in the line."""

@@ -97,8 +97,10 @@ class _Pass:
         if replica.state is State.LOST:
             if not replica.shards:
                 self.steps.append(Forget(replica.id))
-            elif replica.model not in self.models or self._ended_while_away(replica):
+            elif self._ended_while_away(replica):
                 self.steps.append(Stop(replica.id, Reason("lost", "it ended while its node was away")))
+            elif self.world.synced and (stopped := self._stopped(replica.model)) is not None:
+                self.steps.append(Stop(replica.id, stopped))
             return False
         if replica.state in (State.PENDING, State.PARKED):
             return True
@@ -111,8 +113,8 @@ class _Pass:
             return False
         away = next((s.node for s in replica.shards if s.node in self.lost), None) if self.lost else None
         if away is not None:
-            if self.world.synced and replica.model not in self.models:
-                self.steps.append(Stop(replica.id, Reason("model_removed", f"the model {replica.model} was removed")))
+            if self.world.synced and (stopped := self._stopped(replica.model)) is not None:
+                self.steps.append(Stop(replica.id, stopped))
                 return False
             if self.world.synced:
                 sentence = f"{away} has not been heard for {self.world.settings.node_lost_s:.0f} s"
@@ -136,6 +138,13 @@ class _Pass:
                 )
             )
         return True
+
+    def _stopped(self, model: str) -> Reason | None:
+        """Why nothing of the model is to run, where somebody has said so: not even what may come back with its node."""
+        if model not in self.models:
+            return Reason("model_removed", f"the model {model} was removed")
+        count = self.counts[model]
+        return None if count.replicas or count.on_demand else count.reason
 
     def _drained_long_enough(self, replica: ReplicaView) -> bool:
         count = self.counts.get(replica.model)
@@ -215,7 +224,7 @@ class _Pass:
                 self._end(replica, Reason("surplus", f"{count} replicas of {name} are wanted"))
                 kept.remove(replica.id)
             fresh = [r for r in fresh if r.id in kept]
-        mine = [r for r in self.world.replicas if r.model == name and r.shards]
+        mine = [r for r in self.world.replicas if r.model == name and r.shards and not self._out_of_reach(r)]
         if rolling.in_place(wanted, mine):
             self._replace_in_place(wanted, mine, [*fresh, *parked], old, count - adopted)
             return
@@ -335,7 +344,7 @@ class _Pass:
             self._end(replica, self._why_old(replica))
             old.remove(replica)
         mine = (r for r in self.world.replicas if r.model == wanted.name)
-        if any(r.state in _LEAVING or r.id in self.ended for r in mine):
+        if any((r.state in _LEAVING and not self._out_of_reach(r)) or r.id in self.ended for r in mine):
             return  # what that one holds is free in a moment
         for replica in sorted(old, key=self._worth):
             if placement.fits(wanted, room.relieved(self.rooms, replica), self.world.settings):
@@ -395,6 +404,10 @@ class _Pass:
 
     def _drained(self, replica: ReplicaView) -> bool:
         return bool(self.drained) and any(s.node in self.drained for s in replica.shards)
+
+    def _out_of_reach(self, replica: ReplicaView) -> bool:
+        """It is to end, and ends when its node is back: nobody waits for what it holds."""
+        return replica.state in _LEAVING and any(s.node in self.lost for s in replica.shards)
 
     def _present(self, replica: ReplicaView) -> bool:
         return not self._any_node(replica, lambda n: not (n.connected and n.reported))

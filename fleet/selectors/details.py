@@ -22,7 +22,7 @@ from fleet.core.facility import location
 from fleet.core.learned import Figure, warning
 from fleet.core.replica import State
 from fleet.core.sizes import span
-from fleet.selectors import engines, figures, learned
+from fleet.selectors import engines, figures, learned, silent
 from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
 from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
@@ -277,13 +277,16 @@ def _replica(row: models.Replica) -> dict[str, Any]:
     shards = list(row.shards.all())
     first = shards[0] if shards else None
     known = [s.progress for s in shards if s.progress is not None]
+    reason, code = row.reason, row.reason_code
+    if (waits := silent.left(row)) is not None:
+        reason, code = "; ".join(filter(None, (reason, waits.sentence))), silent.CODE
     return {
         "replica": row.public_id,
         "model": row.model,
         "profile": row.profile,
         "state": row.state,
-        "reason": row.reason,
-        "reason_code": row.reason_code,
+        "reason": reason,
+        "reason_code": code,
         "node": first.node.node_id if first else None,
         "nodes": [s.node.node_id for s in shards],
         "fabric": row.fabric or None,

@@ -12,6 +12,7 @@ from fleet import models
 from fleet.core import scale
 from fleet.core import world as core
 from fleet.core.replica import State
+from fleet.selectors import silent
 from fleet.selectors.serving import model_states
 from llmgw.cluster import selectors as cluster
 from llmgw.cluster.actions import settings as cluster_settings
@@ -19,14 +20,16 @@ from llmgw.zones import known
 
 
 def system() -> dict[str, Any]:
-    """`stopped`, with who said so, when and why; `waits_for`: what is still up, or not yet back."""
+    """`stopped`, with who said so, when and why; `waits_for`: what is still up, or not yet back; `left`: what
+    is to end on machines that are not heard, and is not waited for."""
     settings = cluster_settings.in_force()
     now, zone = timezone.now().timestamp(), known(cluster_settings.time_zone(settings))
     rows = list(models.Replica.objects.values_list("model", "state"))
+    left = silent.all_left()
     ready = Counter(model for model, state in rows if state == State.READY)
     waits_for: list[str] = []
     if settings.serving.stopped:
-        up = Counter(model for model, _ in rows)
+        up = Counter(model for model, _ in rows) - Counter(found.model for found in left)
         waits_for = [f"{model}: {n} replica{'' if n == 1 else 's'} still up" for model, n in sorted(up.items())]
     else:
         states = model_states()
@@ -46,4 +49,5 @@ def system() -> dict[str, Any]:
         "replicas": len(rows),
         "ready": sum(ready.values()),
         "waits_for": waits_for,
+        "left": [f"{found.model}: {found.replica}: {found.sentence} ({found.command})" for found in left],
     }

@@ -13,7 +13,7 @@ from fleet import models
 from fleet.core import parking, scale
 from fleet.core.replica import State
 from fleet.core.world import Demand, WantedModel
-from fleet.selectors import demand, details
+from fleet.selectors import demand, details, silent
 from fleet.selectors.explaining import explain_placement
 from fleet.selectors.waiting import ended, on_demand
 from llmgw.cluster.actions import settings as cluster_settings
@@ -38,7 +38,8 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     replicas = details.replicas(model=name)
     ready = sum(r["state"] == State.READY for r in replicas)
     if entry.stopped and not ready:
-        return (Reason("stopped", f"{name} does not serve: somebody stopped it", f"llmgw model start {name}"),)
+        stopped = Reason("stopped", f"{name} does not serve: somebody stopped it", f"llmgw model start {name}")
+        return (stopped, *_left(name))
     if told := on_demand(entry.definition):
         return (*told, *number(entry, len(replicas))[1])
     try:
@@ -60,6 +61,14 @@ def model(ref: str, model: str | None = None) -> tuple[Reason, ...]:
         *(() if count.reason.code in ("wanted", "none_wanted") else (count.reason,)),
         *changes,
         *((one_more,) if replicas else ()),
+    )
+
+
+def _left(name: str) -> tuple[Reason, ...]:
+    """What of it is to end, and cannot hear that yet."""
+    return tuple(
+        Reason(silent.CODE, f"{found.replica} is left of it: {found.sentence}", found.command)
+        for found in silent.all_left(name)[:MOST]
     )
 
 
@@ -135,6 +144,8 @@ def replica(ref: str, model: str | None = None) -> tuple[Reason, ...]:
         State.PARKED: f"llmgw replica retry {name}",
         State.BACKOFF: logs,
     }.get(state, f"llmgw replica show {name}")
+    if found["reason_code"] == silent.CODE:
+        command = next(left.command for left in silent.all_left(found["model"]) if left.replica == name)
     reasons = [
         Reason(
             found["reason_code"] or state,

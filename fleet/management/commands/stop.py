@@ -36,7 +36,7 @@ def waits(parser: CommandParser, until: str) -> None:
 def show(found: dict[str, Any]) -> None:
     note = f" ({found['note']})" if found["note"] else ""
     print(f"The system is {'stopped' if found['stopped'] else 'started'}{note}.")
-    for line in found["waits_for"]:
+    for line in [*found["waits_for"], *found["left"]]:
         print(f"  {line}")
 
 

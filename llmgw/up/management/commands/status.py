@@ -28,7 +28,7 @@ def _show(found: dict[str, Any]) -> None:
     if system["stopped"]:
         note = f" ({system['note']})" if system["note"] else ""
         print(f"system      stopped{note} by {system['actor'] or 'the settings'}: llmgw start")
-        for line in system["waits_for"]:
+        for line in [*system["waits_for"], *system["left"]]:
             print(f"            {line}")
     live = found["live"]
     if live is not None:
