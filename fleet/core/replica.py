@@ -186,7 +186,8 @@ def failed(seen: Seen, reason: str, settings: FleetSettings, now: float, cause: 
     if cause in TOO_SMALL and seen.state in (State.STARTING, State.LOADING):
         return Outcome(State.PARKED, f"{words}; {_HELPS}", cause, failures)
     if failures >= settings.park_after:
-        sentence = f"{failures} starts in a row failed; the last: {words}"
+        what = f"{failures} starts in a row failed; the last" if failures > 1 else "its start failed"
+        sentence = f"{what}: {words}"
         return Outcome(State.PARKED, sentence, "parked", failures)
     wait_s = min(settings.backoff_first_s * 2 ** (failures - 1), settings.backoff_most_s)
     return Outcome(State.BACKOFF, words, cause or "start_failed", failures, now + wait_s)
