@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.wire.facts import device_name, negligible_bytes
+from agent.wire.facts import device_name
+from agent.wire.occupancy import counts, held_bytes
 
 _NAMED = 3
 """Processes that a sentence names."""
@@ -31,19 +32,13 @@ class InUse:
     holders: tuple[Holder, ...] = ()
 
     @property
-    def by_processes(self) -> int:
-        return sum(h.memory_bytes or 0 for h in self.holders)
-
-    @property
     def bytes(self) -> int:
-        if self.memory_bytes is None or self.free_bytes is None:
-            return self.by_processes
-        return max(self.memory_bytes - self.free_bytes, self.by_processes)
+        return held_bytes(self.memory_bytes, self.free_bytes, (h.memory_bytes for h in self.holders))
 
 
 def occupied(found: Iterable[InUse]) -> tuple[InUse, ...]:
     """Those of which more is held than a driver does by itself."""
-    return tuple(one for one in found if one.bytes > negligible_bytes(one.memory_bytes))
+    return tuple(one for one in found if counts(one.bytes, one.memory_bytes))
 
 
 def told(found: Iterable[InUse]) -> str:

@@ -105,11 +105,6 @@ class GpuFacts:
     """Its memory is the machine's own (GB10, Jetson): the figures are the machine's, and are to be counted once."""
 
 
-def negligible_bytes(memory_bytes: int | None) -> int:
-    """A driver, an ECC reserve and a display hold so much of a card of `memory_bytes` that nobody uses."""
-    return max(2**30, (memory_bytes or 0) // 20)
-
-
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
     """What moves of one device, as heartbeats carry it; see `GpuFacts`."""

@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import combinations
 from math import comb
 
-from agent.wire.facts import GpuFacts, NodeFacts, device_name, negligible_bytes
+from agent.wire.facts import GpuFacts, NodeFacts, device_name
+from agent.wire.occupancy import counts, held_bytes
 from agent.wire.reason import Reason
 from agent.wire.shard import Profile
 from fleet.core.learned import Takes
@@ -94,13 +95,10 @@ def foreign(cards: Cards, claimed: Collection[int]) -> dict[int, int]:
     machine's own memory is left to the check of that memory."""
     found = {}
     for card in cards:
-        if card.unified:
+        if card.unified or card.index in claimed:
             continue
-        if card.memory_bytes is not None and card.memory_free_bytes is not None:
-            held = max(card.memory_bytes - card.memory_free_bytes, 0)
-        else:
-            held = sum(h.memory_bytes or 0 for h in card.holders or ())
-        if card.index not in claimed and held > negligible_bytes(card.memory_bytes):
+        held = held_bytes(card.memory_bytes, card.memory_free_bytes, (h.memory_bytes for h in card.holders or ()))
+        if counts(held, card.memory_bytes):
             found[card.index] = held
     return found
 
