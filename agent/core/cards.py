@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from agent.wire.facts import INSTANCES, GpuFacts, GpuFigures
+from agent.wire.facts import INSTANCES, GpuFacts, GpuFigures, HolderFacts, NodeFacts
 
 GIB = 2**30
 _UNIFIED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b", re.IGNORECASE)
@@ -72,6 +72,20 @@ def figures(gpu: GpuFacts) -> GpuFigures:
 def still(gpu: GpuFacts) -> GpuFacts:
     """Without what moves of it."""
     return replace(gpu, **_UNKNOWN)
+
+
+def lasting(facts: NodeFacts) -> NodeFacts:
+    """Without the figures that heartbeats carry. A card's free memory counts by whole GiB: what is placed on it rests
+    on the report."""
+    gpus = facts.gpus and tuple(
+        replace(
+            still(gpu),
+            memory_free_bytes=None if gpu.memory_free_bytes is None else gpu.memory_free_bytes >> 30,
+            holders=gpu.holders and tuple(sorted((HolderFacts(h.pid) for h in gpu.holders), key=lambda h: h.pid)),
+        )
+        for gpu in facts.gpus
+    )
+    return replace(facts, memory_free_bytes=None, disk_free_bytes=None, gpus=gpus)
 
 
 def sum_of(held: Iterable[int | None]) -> int | None:

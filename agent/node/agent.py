@@ -24,14 +24,13 @@ from agent.node.install.installer import Installer, Ways
 from agent.node.link import Connection, Link, LinkLost
 from agent.node.orders import Orders
 from agent.node.questions import Questions
-from agent.node.renewal import NotRenewed, Renewal
+from agent.node.renewal import Renewal
 from agent.node.supervisor import Supervisor
 from agent.node.this_machine import have
-from agent.wire.facts import HolderFacts, NodeFacts
+from agent.wire.facts import NodeFacts
 from agent.wire.messages import (
     Answer,
     Certified,
-    Certify,
     Desired,
     Heartbeat,
     Hello,
@@ -47,7 +46,6 @@ _log = logging.getLogger("llmgw.agent")
 
 _WELCOME_S = 60.0
 """A thousand nodes may greet at once."""
-_CERTIFIED_S = 30.0
 _STEADY_S = 5.0
 """A connection that lasted this long counts as a success, and the next failure as the first."""
 _FACTS_EVERY_S = 30.0
@@ -96,7 +94,6 @@ class Agent:
         self._surroundings = surroundings
         self._edits = edits
         self._renewal = renewal
-        self._certified: asyncio.Future[Certified] | None = None
         self._installer = (
             None if ways is None else Installer(ways, self._latest_facts, have, self._told_engines, ctx.tracing)
         )
@@ -195,7 +192,7 @@ class Agent:
         _log.info("connected; this node's engines listen on %s", self._address)
         works = [self._listen(connection), self._heartbeats(connection), self._facts(connection)]
         if self._renewal is not None:
-            works.append(self._renewals(connection, self._renewal))
+            works.append(self._renewal.keep(connection.send, self._server_now, self._tell_again, self._jitter))
         tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -233,8 +230,8 @@ class Agent:
                             answering.add(task)
                             task.add_done_callback(answering.discard)
                     case Certified():
-                        if self._certified is not None and not self._certified.done():
-                            self._certified.set_result(message)
+                        if self._renewal is not None:
+                            self._renewal.answered(message)
                     case Refused():
                         raise Turned(message)
                     case _:
@@ -248,35 +245,6 @@ class Agent:
         with contextlib.suppress(LinkLost):
             await connection.send(answer)
 
-    async def _renewals(self, connection: Connection, renewal: Renewal) -> None:
-        """Asks for the next certificate when it is time, and again until it is there."""
-        while True:
-            before = renewal.problem
-            try:
-                if renewal.due(self._ctx.clock.wall() + (self.server_skew_s or 0.0)):
-                    longer_s = await self._renewed(connection, renewal)
-                    _log.info("the node's certificate is good for %.0f more days now", longer_s / 86400)
-                renewal.problem = None
-            except NotRenewed as e:
-                renewal.problem = str(e)
-                _log.warning("the node's certificate was not renewed: %s", e)
-            if renewal.problem != before:
-                self._tell(*self._link_told)
-            await asyncio.sleep(renewal.every_s * (1 + self._jitter() / 2))
-
-    async def _renewed(self, connection: Connection, renewal: Renewal) -> float:
-        self._certified = asyncio.get_running_loop().create_future()
-        await connection.send(Certify(renewal.request()))
-        try:
-            answer = await asyncio.wait_for(self._certified, _CERTIFIED_S)
-        except TimeoutError:
-            raise NotRenewed(
-                f"the control plane did not answer within {_CERTIFIED_S:g} s; an old one knows no renewal"
-            ) from None
-        if answer.certificate is None:
-            raise NotRenewed(answer.problem or "the control plane refused it without a reason")
-        return renewal.take(answer.certificate)
-
     async def _facts(self, connection: Connection) -> None:
         """A report whenever facts have changed. Apart from heartbeats: a driver that hangs must not silence them."""
         while True:
@@ -286,7 +254,7 @@ class Agent:
             self._obeyed.clear()
             before = self._told
             report = await self._report()
-            if _lasting(report.facts) != _lasting(before):
+            if cards.lasting(report.facts) != cards.lasting(before):
                 await connection.send(report)
 
     async def _heartbeats(self, connection: Connection) -> None:
@@ -392,6 +360,12 @@ class Agent:
         except OSError as e:
             _log.info("the status could not be written: %s", e)
 
+    def _tell_again(self) -> None:
+        self._tell(*self._link_told)
+
+    def _server_now(self) -> float:
+        return self._ctx.clock.wall() + (self.server_skew_s or 0.0)
+
     def _noted(self) -> Noted:
         return Noted(self.server_skew_s, self._renewal.problem if self._renewal is not None else None)
 
@@ -401,18 +375,4 @@ class Agent:
             _log.error("%s", self._edits.problem)
         else:
             _log.info("%s can be used again", self._ctx.home.settings)
-        self._tell(*self._link_told)
-
-
-def _lasting(facts: NodeFacts) -> NodeFacts:
-    """Without the figures that heartbeats carry. A card's free memory counts by whole GiB: what is placed on it rests
-    on the report."""
-    gpus = facts.gpus and tuple(
-        replace(
-            cards.still(gpu),
-            memory_free_bytes=None if gpu.memory_free_bytes is None else gpu.memory_free_bytes >> 30,
-            holders=gpu.holders and tuple(sorted((HolderFacts(h.pid) for h in gpu.holders), key=lambda h: h.pid)),
-        )
-        for gpu in facts.gpus
-    )
-    return replace(facts, memory_free_bytes=None, disk_free_bytes=None, gpus=gpus)
+        self._tell_again()

@@ -6,12 +6,19 @@ an agent that dies between them without either. The link that is up goes on with
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import stat
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agent.node.home import write_atomically
 from agent.node.settings import Tls
+from agent.wire.messages import Certified, Certify
 
+_log = logging.getLogger("llmgw.agent")
+
+_ANSWERED_S = 30.0
 _LEFT = 1 / 3
 """Of its lifetime: renewed when less is left."""
 
@@ -29,6 +36,48 @@ class Renewal:
         """Between two looks, and after a refusal."""
         self.problem: str | None = None
         """Why the last try came to nothing."""
+        self._answer: asyncio.Future[Certified] | None = None
+
+    async def keep(
+        self,
+        send: Callable[[Certify], Awaitable[None]],
+        now: Callable[[], float],
+        changed: Callable[[], None],
+        jitter: Callable[[], float],
+    ) -> None:
+        """Asks for the next certificate by `send` when it is time, and again until it is there. `now` by the control
+        plane's clock; `changed` is called when the problem is another one."""
+        while True:
+            before = self.problem
+            try:
+                if self.due(now()):
+                    longer_s = await self._renewed(send)
+                    _log.info("the node's certificate is good for %.0f more days now", longer_s / 86400)
+                self.problem = None
+            except NotRenewed as e:
+                self.problem = str(e)
+                _log.warning("the node's certificate was not renewed: %s", e)
+            if self.problem != before:
+                changed()
+            await asyncio.sleep(self.every_s * (1 + jitter() / 2))
+
+    def answered(self, message: Certified) -> None:
+        """The control plane has answered what was asked."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(message)
+
+    async def _renewed(self, send: Callable[[Certify], Awaitable[None]]) -> float:
+        self._answer = asyncio.get_running_loop().create_future()
+        await send(Certify(self.request()))
+        try:
+            answer = await asyncio.wait_for(self._answer, _ANSWERED_S)
+        except TimeoutError:
+            raise NotRenewed(
+                f"the control plane did not answer within {_ANSWERED_S:g} s; an old one knows no renewal"
+            ) from None
+        if answer.certificate is None:
+            raise NotRenewed(answer.problem or "the control plane refused it without a reason")
+        return self.take(answer.certificate)
 
     def due(self, now: float) -> bool:
         """`now` by the control plane's clock: a node's own may be wrong. Raises `NotRenewed`."""

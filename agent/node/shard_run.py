@@ -15,7 +15,6 @@ from agent.core import gang
 from agent.core.converge import Held
 from agent.core.last_words import Exit, card_cause, sentence
 from agent.core.readiness import Found, Verdict
-from agent.core.work_trace import WorkTrace
 from agent.node import freeing, launching, logs, shardfile
 from agent.node.asking import ask
 from agent.node.context import Context
@@ -23,6 +22,7 @@ from agent.node.ending import end
 from agent.node.host import Identity, Process
 from agent.node.launching import CannotStart, Died
 from agent.node.shardfile import Ended, ShardFile
+from agent.node.tracing import ShardTrace
 from agent.wire.shard import DeviceMemory, ShardObserved, ShardState, Took
 
 _log = logging.getLogger("llmgw.agent")
@@ -57,8 +57,7 @@ class ShardRun:
         """Since when this agent waits for it to be ready: from its start, its taking over, or its falling silent."""
         self.memory_bytes: int | None = None
         self.devices_memory: tuple[DeviceMemory, ...] | None = None
-        self._trace: WorkTrace | None = None
-        """Of its start, and then of its stop."""
+        self._trace = ShardTrace(ctx.tracing, ctx.clock)
         self._asked = 0
         """How often the engine was asked whether it is ready."""
         self._stop = asyncio.Event()
@@ -104,8 +103,7 @@ class ShardRun:
 
     def begin(self) -> None:
         """Fetches and starts it."""
-        if self._ctx.tracing is not None:
-            self._trace = self._ctx.tracing.start(self.record.spec)
+        self._trace.starts(self.record.spec)
         self._set(ShardState.FETCHING)
         self._run(self._whole_life())
 
@@ -138,10 +136,8 @@ class ShardRun:
         """Asks it to end; its state tells when it has."""
         if self.state in _OVER or self._stop.is_set():
             return
-        self._told("stopped")
         self._set(ShardState.STOPPING, reason)
-        if self._ctx.tracing is not None:
-            self._trace = self._ctx.tracing.stop(self.record.spec)
+        self._trace.stops(self.record.spec)
         self._stop.set()
 
     async def over(self) -> None:
@@ -213,16 +209,16 @@ class ShardRun:
         assert engine is not None
         launching.save(self._ctx, self.record)
         began = self._ctx.clock.monotonic()
-        self._step("fetch weights")
+        self._trace.step("fetch weights")
         paths = await launching.prepare(self._ctx, engine, spec, self.record.host, self._fetched)
         paths = replace(paths, cores=self._cores)
         self._took(fetch_s=self._ctx.clock.monotonic() - began)
-        self._step("launch engine")
+        self._trace.step("launch engine")
         self._progress = None
         self._set(ShardState.STARTING)
         started = await launching.start(self._ctx, engine, self.record, paths, processes, self._waits_for)
         owner, self.record = self.record.store_id, started
-        self._step("wait for engine")
+        self._trace.step("wait for engine")
         self.own(owner)  # another store may have taken it over meanwhile
         _log.info("shard %s: started %s as pid %d", spec.shard_id, engine.name, self.record.processes[-1].pid)
 
@@ -272,7 +268,7 @@ class ShardRun:
         if found is Verdict.READY:
             members = self._ctx.host.members({"": self.leaders()})[""]
             self.memory_bytes = self._ctx.host.resident_bytes(members)
-            self._told("", **{"llmgw.asked": self._asked})
+            self._trace.over("", **{"llmgw.asked": self._asked})
             self._set(ShardState.READY)
             _log.info("shard %s: ready", self.record.spec.shard_id)
         elif found is Verdict.OFF_CARD:
@@ -334,18 +330,8 @@ class ShardRun:
     def _tail(self) -> tuple[str, ...]:
         return logs.tail(Path(self.record.log), 20, (self.record.spec.key,))
 
-    def _step(self, name: str) -> None:
-        if self._trace is not None:
-            self._trace.step(name, self._ctx.clock.wall())
-
-    def _told(self, error: str, **attributes: str | int | float | bool) -> None:
-        """What is traced of it is over, unless it was already."""
-        if self._trace is not None and self._ctx.tracing is not None:
-            self._ctx.tracing.send(self._trace, error, **attributes)
-            self._trace = None
-
     def _waits_for(self, what: str | None) -> None:
-        self._step("launch engine" if what is None else "wait for rendezvous")
+        self._trace.step("launch engine" if what is None else "wait for rendezvous")
         if self.state is ShardState.STARTING:
             self._set(ShardState.STARTING, what)
 
@@ -389,7 +375,7 @@ class ShardRun:
         code: str = "",
         since: float | None = None,
     ) -> None:
-        self._told(code or ("failed" if state is ShardState.FAILED else ""))
+        self._trace.over(code or ("failed" if state is ShardState.FAILED else ""))
         self._last_words = lines or None
         at = self._ctx.clock.wall() if since is None else since
         ended = Ended(state.value, reason, lines, at, self._cause)

@@ -64,6 +64,32 @@ class Tracing:
         return WorkTrace(f"{event} shard", parent, parent.trace_id, self._clock.wall(), new_id, said)
 
 
+class ShardTrace:
+    """What is traced of one shard: its start, and then its stop. `tracing` None: nothing is."""
+
+    def __init__(self, tracing: Tracing | None, clock: Clock) -> None:
+        self._tracing, self._clock = tracing, clock
+        self._work: WorkTrace | None = None
+
+    def starts(self, spec: ShardSpec) -> None:
+        self._work = self._tracing.start(spec) if self._tracing is not None else None
+
+    def stops(self, spec: ShardSpec) -> None:
+        """Its start is over, if it was not."""
+        self.over("stopped")
+        self._work = self._tracing.stop(spec) if self._tracing is not None else None
+
+    def step(self, name: str) -> None:
+        if self._work is not None:
+            self._work.step(name, self._clock.wall())
+
+    def over(self, error: str = "", **attributes: str | int | float | bool) -> None:
+        """Unless it was already."""
+        if self._work is not None and self._tracing is not None:
+            self._tracing.send(self._work, error, **attributes)
+            self._work = None
+
+
 def configured(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Tracing | None:
     """None where no collector is named, or the libraries for it are not installed here."""
     endpoint = settings.tracing.endpoint or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
