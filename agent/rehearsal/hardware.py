@@ -19,88 +19,46 @@ class Template:
     """`cards` and so on of one machine; figures are the makers'."""
 
     what: str
-    cards: int = 0
-    card_name: str = ""
-    card_bytes: int = 0
-    capability: str = ""
-    power_w: float = 0.0
-    nvlink: str = ""
+    cards: int
+    card_name: str
+    card_bytes: int
+    capability: str
+    power_w: float
+    nvlink: str
     """`switch`: each card with each; `pairs`: bridges; empty: none."""
-    adapters: int = 0
+    adapters: int
     """InfiniBand ports of 400 Gbit/s."""
-    cpus: int = 64
+    cpus: int
+    memory_bytes: int
+    disk_bytes: int
+    vectors: tuple[str, ...]
     cpu_model: str = "pretended x86 server"
-    vectors: tuple[str, ...] = ("avx", "avx2", "avx512f", "avx512_vnni", "amx_tile")
-    memory_bytes: int = 512 * GIB
-    disk_bytes: int = 4000 * GIB
     arch: str = "x86_64"
 
 
+_H200, _L40S = ("NVIDIA H200", 143771, "9.0"), ("NVIDIA L40S", 46068, "8.9")
+_RTX4090 = ("NVIDIA GeForce RTX 4090", 24564, "8.9")
+"""Name, MiB, compute capability."""
+_SERVER, _DESK = ("avx", "avx2", "avx512f", "avx512_vnni", "amx_tile"), ("avx", "avx2")
+
+# fmt: off
+_ROWS = (
+    # name, what, cards, of, watts, nvlink, adapters, cpus, memory and disk (GiB), vectors
+    ("h200x8", "eight H200 joined by NVSwitch, eight InfiniBand ports",
+     8, _H200, 700, "switch", 8, 192, 2048, 28000, _SERVER),
+    ("h200x2", "two H200 NVL joined by a bridge", 2, _H200, 600, "pairs", 1, 64, 512, 4000, _SERVER),
+    ("l40sx4", "four L40S on PCIe", 4, _L40S, 350, "", 0, 64, 512, 4000, _SERVER),
+    ("l40s", "one L40S", 1, _L40S, 350, "", 0, 32, 256, 4000, _SERVER),
+    ("rtx4090", "a workstation with one RTX 4090", 1, _RTX4090, 450, "", 0, 16, 64, 1000, _DESK),
+    ("cpu", "a server without cards", 0, ("", 0, ""), 0, "", 0, 64, 256, 4000, _SERVER),
+    ("laptop", "a laptop without a card", 0, ("", 0, ""), 0, "", 0, 8, 16, 200, _DESK),
+)
+# fmt: on
 TEMPLATES = {
-    "h200x8": Template(
-        "eight H200 joined by NVSwitch, eight InfiniBand ports",
-        cards=8,
-        card_name="NVIDIA H200",
-        card_bytes=143771 * 2**20,
-        capability="9.0",
-        power_w=700,
-        nvlink="switch",
-        adapters=8,
-        cpus=192,
-        memory_bytes=2048 * GIB,
-        disk_bytes=28000 * GIB,
-    ),
-    "h200x2": Template(
-        "two H200 NVL joined by a bridge",
-        cards=2,
-        card_name="NVIDIA H200",
-        card_bytes=143771 * 2**20,
-        capability="9.0",
-        power_w=600,
-        nvlink="pairs",
-        adapters=1,
-        cpus=64,
-    ),
-    "l40sx4": Template(
-        "four L40S on PCIe",
-        cards=4,
-        card_name="NVIDIA L40S",
-        card_bytes=46068 * 2**20,
-        capability="8.9",
-        power_w=350,
-        cpus=64,
-        memory_bytes=512 * GIB,
-    ),
-    "l40s": Template(
-        "one L40S",
-        cards=1,
-        card_name="NVIDIA L40S",
-        card_bytes=46068 * 2**20,
-        capability="8.9",
-        power_w=350,
-        cpus=32,
-        memory_bytes=256 * GIB,
-    ),
-    "rtx4090": Template(
-        "a workstation with one RTX 4090",
-        cards=1,
-        card_name="NVIDIA GeForce RTX 4090",
-        card_bytes=24564 * 2**20,
-        capability="8.9",
-        power_w=450,
-        cpus=16,
-        memory_bytes=64 * GIB,
-        disk_bytes=1000 * GIB,
-        vectors=("avx", "avx2"),
-    ),
-    "cpu": Template("a server without cards", cpus=64, memory_bytes=256 * GIB),
-    "laptop": Template(
-        "a laptop without a card",
-        cpus=8,
-        memory_bytes=16 * GIB,
-        disk_bytes=200 * GIB,
-        vectors=("avx", "avx2"),
-    ),
+    name: Template(
+        what, n, of[0], of[1] * 2**20, of[2], watts, nvlink, adapters, cpus, memory * GIB, disk * GIB, vectors
+    )
+    for name, what, n, of, watts, nvlink, adapters, cpus, memory, disk, vectors in _ROWS
 }
 
 MIG = re.compile(r"([1-7])g\.\d+gb")

@@ -11,23 +11,30 @@ from pathlib import Path
 
 import pytest
 
+from agent.node import shardfile
 from agent.node.agent import Agent, Identity
 from agent.node.context import Context
-from agent.node.home import open_home
+from agent.node.home import Home, open_home
 from agent.node.weights import Weights
+from agent.rehearsal.host import PretendedHost
 from agent.wire.messages import Desired, Heartbeat, Hello, Message, Report, Settings, Welcome
-from agent.wire.shard import ShardState
+from agent.wire.shard import ShardSpec, ShardState
 from tests.agent.node import tiny
-from tests.agent.rehearsed import Pipe, Plain, PretendedHost
+from tests.agent.rehearsed import Alone, Pipe, Plain
 
 pytestmark = pytest.mark.slow
 COUNT = 60
 
 
+def _spec(home: Home, shard_id: str) -> ShardSpec | None:
+    return next((r.spec for r in shardfile.read_all(home) if r.spec.shard_id == shard_id), None)
+
+
 class Rehearsed:
     def __init__(self, folder: Path, number: int) -> None:
         home = open_home(folder / str(number))
-        self.host, self.pipe, self.name = PretendedHost(), Pipe(), f"n{number}"
+        self.pipe, self.name, self.address = Pipe(), f"n{number}", f"127.77.0.{number + 1}"
+        self.host = PretendedHost(self.name, self.address, (), Alone(), lambda shard_id: _spec(home, shard_id))
         ctx = Context(
             home=home,
             host=self.host,
@@ -35,8 +42,14 @@ class Rehearsed:
             engine_path=lambda name: "/opt/llama-server",
         )
         self.surroundings = Plain(self.name)
-        agent = Agent(ctx, Identity(self.name, "i"), self.pipe, self.surroundings)
+        agent = Agent(ctx, Identity(self.name, "i", self.address), self.pipe, self.surroundings)
         self.task = asyncio.create_task(agent.run())
+
+    async def close(self) -> None:
+        self.task.cancel()
+        self.host.lose()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
 
     async def served(self, generation: int, incarnation: int) -> Heartbeat:
         def ready(m: Message) -> bool:
@@ -65,8 +78,8 @@ async def test_many_agents_live_in_one_process(tmp_path: Path) -> None:
         assert report.facts.hostname == node.name
         await node.pipe.say(Desired("s", 1, 1, (spec,)))
         first = await node.served(1, 1)
-        assert first.shards[0].address == "10.0.0.1"
-        (process,) = node.host.processes.values()
+        assert first.shards[0].address == node.address
+        (process,) = node.host.engines.values()
         node.host.signal(process.identity, 9)
         await node.pipe.hear(lambda m: isinstance(m, Heartbeat) and m.shards[0].state is ShardState.FAILED)
 
@@ -75,9 +88,7 @@ async def test_many_agents_live_in_one_process(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
     assert time.process_time() - cpu < 20
     for node in nodes:
-        node.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await node.task
+        await node.close()
 
 
 async def test_settings_of_the_cluster_are_obeyed_while_connected(tmp_path: Path) -> None:
@@ -98,9 +109,7 @@ async def test_settings_of_the_cluster_are_obeyed_while_connected(tmp_path: Path
         assert time.monotonic() - began < 3
         await node.pipe.say(Settings(60, {"labels": "none"}))
         await node.pipe.hear(lambda m: isinstance(m, Report) and not m.facts.labels)
-    node.task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await node.task
+    await node.close()
 
 
 async def test_facts_that_hang_do_not_silence_the_heartbeats(tmp_path: Path) -> None:
@@ -119,6 +128,4 @@ async def test_facts_that_hang_do_not_silence_the_heartbeats(tmp_path: Path) -> 
             await node.pipe.hear(lambda m: isinstance(m, Report) and m.facts.labels == {"rack": "b"})
     finally:
         free.set()
-        node.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await node.task
+        await node.close()
