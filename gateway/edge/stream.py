@@ -28,13 +28,11 @@ class Stream:
     __slots__ = (
         "_capture",
         "_cast",
-        "_chunk",
         "_exchange",
         "_gap",
         "_heard_at",
         "_held",
         "_inflate",
-        "_pass_on_chunk",
         "_push",
         "_reader",
         "_ready",
@@ -54,9 +52,8 @@ class Stream:
         request = exchange.request
         assert request is not None
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
-        self._cast, self._chunk = self._sieve.mould.cast, self._sieve.mould.chunk
+        self._cast = self._sieve.mould.cast
         self._tally.finished = False
-        self._pass_on_chunk: Callable[[bytes], bool] = _takes_none
         self._gap = exchange.edge.metrics.gaps(exchange.known().name).append
         self._heard_at = 0.0
 
@@ -116,24 +113,32 @@ class Stream:
                 deadline = waits.deadline()
 
     def _straight_through(self) -> Callable[[bytes], bool] | None:
+        """For what may be an HTTP chunk with an event like those before it: whether it was, and is on its way to the
+        client. Its names are its own, which are found faster than those of an object."""
         if self._inflate is not None or self._capture is not None:
             return None
-        takes = self._exchange.client.chunks()
-        if takes is None:
+        pass_on = self._exchange.client.chunks()
+        if pass_on is None:
             return None
-        self._pass_on_chunk = takes
-        return self._straight
+        cast, reader, tally, gap, monotonic = (
+            self._sieve.mould.chunk,
+            self._reader,
+            self._tally,
+            self._gap,
+            time.monotonic,
+        )
 
-    def _straight(self, data: bytes) -> bool:
-        """Whether `data` was an HTTP chunk with an event like those before it, and is on its way to the client."""
-        chunk = self._chunk(data)
-        if chunk is None or self._reader.kept or not self._pass_on_chunk(chunk):
-            return False
-        now = time.monotonic()
-        self._gap(now - self._heard_at)
-        self._heard_at = now
-        self._tally.events += 1
-        return True
+        def straight(data: bytes) -> bool:
+            chunk = cast(data)
+            if chunk is None or reader.kept or not pass_on(chunk):
+                return False
+            now = monotonic()
+            gap(now - self._heard_at)
+            self._heard_at = now
+            tally.events += 1
+            return True
+
+        return straight
 
     def _take(self, data: bytes, framed: bytes) -> bool:
         """A piece of the body, to the client at once, in the HTTP chunk that it came in (`framed`) where nothing of it
@@ -249,7 +254,3 @@ class Stream:
         if not self._tally.content_sent and error.stale:
             raise error
         return Failure(Kind.RESET, f"the engine failed in the middle of its answer: {sentence}")
-
-
-def _takes_none(_: bytes) -> bool:
-    return False

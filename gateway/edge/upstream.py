@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from gateway.edge import peers
+from gateway.edge.answer import Answer
 
 if TYPE_CHECKING:
     from gateway.edge.pool import Pool
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 HIGH_BYTES = 256 * 1024
 """Unread bytes at which reading from the other side pauses."""
 MOST_HEADER_BYTES = 64 * 1024
-MOST_HEADERS = 100
 ENDING_S = 0.25
 """For the end of an answer of which no more is wanted, so that its connection can be kept."""
 UNANSWERED = f"its machine has not answered anything for {peers.SILENT_S:.0f} s"
@@ -39,27 +39,19 @@ class UpstreamError(Exception):
         self.stale = stale
 
 
-class Connection(asyncio.Protocol):
+class Connection(Answer, asyncio.Protocol):
     """Send one request, read one answer, give it back to its pool."""
 
     __slots__ = (
-        "_between",
         "_broken",
-        "_buffer",
         "_deadline",
         "_expired",
-        "_framed",
         "_got_byte",
         "_header_bytes",
-        "_headless",
-        "_keep",
         "_lingering",
         "_loop",
-        "_named",
-        "_parser",
         "_paused",
         "_pool",
-        "_size",
         "_straight",
         "_take",
         "_timer",
@@ -67,18 +59,14 @@ class Connection(asyncio.Protocol):
         "_used",
         "_waiter",
         "_writer",
-        "done",
         "ending",
-        "got_head",
-        "headers",
         "idle_since",
         "sending",
-        "status",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+        super().__init__()
         self._loop, self._pool = loop, pool
-        self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
@@ -93,17 +81,10 @@ class Connection(asyncio.Protocol):
         self._begin(False)
 
     def _begin(self, headless: bool) -> None:
-        self._buffer: list[bytes] = []
-        self._size = 0
+        self.begin(headless)
         self._broken: UpstreamError | None = None
-        self._framed = self._got_byte = self._paused = self._lingering = self._between = False
-        self._keep = True
-        self._headless = headless
+        self._got_byte = self._paused = self._lingering = False
         self._header_bytes = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self._named: dict[bytes, bytes] = {}
-        self.status = 0
-        self.got_head = self.done = False
         self.ending = False
         """Set by the caller that has all it wants and expects nothing but the answer's end."""
 
@@ -112,11 +93,6 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def framed(self) -> bool:
-        """Whether the answer says how long it is: one that does not ends with its connection."""
-        return self._framed
 
     def send(self, head: bytes, body: bytes = b"", headless: bool = False) -> None:
         """Begin an exchange. `headless`: the answer has no body whatever its headers say (HEAD)."""
@@ -208,10 +184,6 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
         return data
 
-    def header(self, name: bytes) -> bytes:
-        """The last value of the header `name` (lower case); empty when it is not there."""
-        return self._named.get(name, b"")
-
     def release(self) -> None:
         """The exchange is over: keep the connection when its answer was read to the end (or is about to end), else
         break it, which is how an engine learns that nobody waits."""
@@ -281,13 +253,15 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=65536, low=0)
 
     def data_received(self, data: bytes) -> None:
-        if self._between and self._take is not None:
+        straight = self._straight
+        if straight is not None and self._between:
             try:
-                if self._straight is not None and self._straight(data):
+                if straight(data):
                     return
             except Exception as e:  # whatever it is: it is for the task, and not for the event loop's log
                 self._fails(e)
                 return
+        if self._between and self._take is not None:
             size, _, rest = data.partition(b"\r\n")  # one whole chunk, as nearly always: the parser need not see it
             length = len(rest) - 2
             if length > 0 and rest[-2:] == b"\r\n" and (size == b"%x" % length or size == b"%X" % length):
@@ -310,7 +284,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if self._broken is None:
-                self._broken = UpstreamError("the answer was no HTTP/1.1")
+                self._broken = UpstreamError(self.fault or "the answer was no HTTP/1.1")
             self.abort()
         self._between = self._between and data.endswith(b"\n\r\n")  # which no line with a chunk's size does
         if self._take is not None:
@@ -350,13 +324,13 @@ class Connection(asyncio.Protocol):
         try:
             if self._take(piece, chunk):
                 return
-            self._take = None
+            self._take = self._straight = None
             self._wake()
         except Exception as e:
             self._fails(e)
 
     def _fails(self, e: Exception) -> None:
-        self._take = None
+        self._take = self._straight = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(e)
         self._waiter = None
@@ -388,39 +362,3 @@ class Connection(asyncio.Protocol):
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
         self._writer = None
-
-    # -- the parser's side
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if status < 200:
-            return
-        self.status = status
-        if len(self.headers) > MOST_HEADERS:
-            self._broken = UpstreamError("the answer's headers are too many")
-            raise self._broken
-        self._named = named = dict(self.headers)
-        self._framed = b"content-length" in named or b"transfer-encoding" in named
-        self.got_head = True
-        if self._headless or status in (204, 304):
-            self._framed = self.done = True
-            self._keep = self._keep and status in (204, 304) and not self._headless
-
-    def on_body(self, data: bytes) -> None:
-        self._between = False
-        if not self._headless:
-            self._buffer.append(data)
-            self._size += len(data)
-
-    def on_chunk_complete(self) -> None:
-        self._between = True
-
-    def on_message_complete(self) -> None:
-        if not self.got_head:  # an interim answer
-            self.headers = []
-            return
-        self.done, self._between = True, False
-        self._keep = self._keep and self._parser.should_keep_alive()
