@@ -7,7 +7,7 @@ fingerprint. Of one rank of several its agent tells the cards, and where and how
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 from agent.wire.facts import RankFacts
@@ -17,7 +17,8 @@ from catalog.core.definition import ProfileDefinition
 from fleet.core import cards
 from fleet.core.fabrics import Fabrics
 from fleet.core.plan import Adopt, Seat
-from fleet.core.world import NodeView, ShardView, StrayView, WantedModel
+from fleet.core.replica import State
+from fleet.core.world import NodeView, ShardView, StrayView, WantedModel, World
 
 _ALIVE = frozenset({ShardState.STARTING, ShardState.LOADING, ShardState.READY})
 _MOST_CARDS, _NEAR_PORTS = 5000, 64
@@ -29,13 +30,45 @@ _KNOWN: dict[tuple[str, str, tuple[tuple[int, ...], ...], tuple[Gang | None, ...
 _MOST_KNOWN = 20_000
 
 
-def by_replica(strays: Iterable[StrayView]) -> dict[str, list[StrayView]]:
-    """Those that may be adopted, by the replica that they say they are of, the leader first."""
-    found: dict[str, list[StrayView]] = {}
-    for stray in sorted(strays, key=lambda s: s.shard_id):
-        if not stray.dismissed:
-            found.setdefault(stray.replica_id, []).append(stray)
-    return found
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What is taken over now; by model, of each replica that a rank which may yet be reported would make whole: why
+    nothing is started in its stead."""
+
+    steps: tuple[Adopt, ...]
+    awaited: Mapping[str, list[Reason]]
+
+
+def look(
+    world: World,
+    models: Mapping[str, WantedModel],
+    missing: Callable[[str], int],
+    fabrics: Callable[[], Fabrics],
+    now: float,
+) -> Adoption:
+    """Every stray, replica by replica. `missing`: how many more a model wants than are under way."""
+    steps: list[Adopt] = []
+    waits: dict[str, list[Reason]] = {}
+    known, nodes = {r.id for r in world.replicas}, {n.id: n for n in world.nodes}
+    claimed = {(s.node, d) for r in world.replicas if r.state is not State.PARKED for s in r.shards for d in s.devices}
+    for replica, ranks in by_replica(world.strays).items():
+        wanted = models.get(ranks[0].model)
+        if wanted is None or replica in known:
+            continue
+        waiting = waits.get(wanted.name, [])
+        if missing(wanted.name) <= len(waiting) + sum(s.model == wanted.name for s in steps):
+            continue
+        step = adopt(ranks, wanted, nodes, fabrics)
+        if step is None:  # it runs otherwise than is wanted, or there is more of it
+            reason = awaited(ranks, wanted, nodes, world.settings.sync_grace_s, now)
+            if reason is not None:
+                waits[wanted.name] = [*waiting, reason]
+            continue
+        taken = {(s.node, d) for s in step.seats for d in s.devices}
+        if not claimed & taken:
+            claimed |= taken
+            steps.append(step)
+    return Adoption(tuple(steps), waits)
 
 
 def adopt(
@@ -102,6 +135,15 @@ def awaited(
         )
         return Reason("rank_awaited", sentence, "llmgw node list")
     return None
+
+
+def by_replica(strays: Iterable[StrayView]) -> dict[str, list[StrayView]]:
+    """Those that may be adopted, by the replica that they say they are of, the leader first."""
+    found: dict[str, list[StrayView]] = {}
+    for stray in sorted(strays, key=lambda s: s.shard_id):
+        if not stray.dismissed:
+            found.setdefault(stray.replica_id, []).append(stray)
+    return found
 
 
 def shards(step: Adopt) -> tuple[ShardView, ...]:

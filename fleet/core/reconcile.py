@@ -8,7 +8,8 @@ started: what is wanted may be running on a node that has not spoken yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from agent.wire.reason import Reason
@@ -67,7 +68,7 @@ class _Pass:
         self.steps: list[Step] = []
         self.ended: set[str] = set()
         self.by_model: dict[str, list[ReplicaView]] = {}
-        self.awaited: dict[str, list[Reason]] = {}
+        self.awaited: Mapping[str, list[Reason]] = {}
         """By model: of each replica that a rank which may yet be reported would make whole."""
 
     @cached_property
@@ -164,34 +165,19 @@ class _Pass:
     def _adopt(self) -> dict[str, int]:
         """Engines that run just as they are wanted and that no row knows; how many a model. Those of which a rank was
         not reported yet are noted, and waited for."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         if not self.world.strays:
             return counts
-        known = {r.id for r in self.world.replicas}
-        claimed = {
-            (s.node, d) for r in self.world.replicas if r.state is not State.PARKED for s in r.shards for d in s.devices
-        }
-        for replica, ranks in adoption.by_replica(self.world.strays).items():
-            wanted = self.models.get(ranks[0].model)
-            if wanted is None or replica in known:
-                continue
-            fresh = self._fresh(wanted, self.by_model.get(wanted.name, []))
-            awaited = self.awaited.get(wanted.name, [])
-            has = sum(r.state in _UNDER_WAY for r in fresh) + counts.get(wanted.name, 0) + len(awaited)
-            if has >= self.counts[wanted.name].replicas:
-                continue
-            step = adoption.adopt(ranks, wanted, self.nodes, lambda: self.rooms.fabrics)
-            if step is None:  # it runs otherwise than is wanted, or there is more of it
-                reason = adoption.awaited(ranks, wanted, self.nodes, self.world.settings.sync_grace_s, self.now)
-                if reason is not None:
-                    self.awaited[wanted.name] = [*awaited, reason]
-                continue
-            cards = {(s.node, d) for s in step.seats for d in s.devices}
-            if claimed & cards:
-                continue
-            claimed |= cards
+
+        def missing(model: str) -> int:
+            fresh = self._fresh(self.models[model], self.by_model.get(model, []))
+            return self.counts[model].replicas - sum(r.state in _UNDER_WAY for r in fresh)
+
+        found = adoption.look(self.world, self.models, missing, lambda: self.rooms.fabrics, self.now)
+        self.awaited = found.awaited
+        for step in found.steps:
             self.steps.append(step)
-            counts[wanted.name] = counts.get(wanted.name, 0) + 1
+            counts[step.model] += 1
             for shard in adoption.shards(step):
                 self.rooms[shard.node].take(step.model, shard)
             if step.meeting_port is not None:
