@@ -16,7 +16,7 @@ import msgspec
 from agent.wire.reason import Reason
 from gateway.core.breaker import CLOSED
 from gateway.core.load import Load
-from gateway.core.predict import RATE, SERVICE_S
+from gateway.core.predict import LEAST_BYTES, RATE, SERVICE_S
 from gateway.core.prefix import NOTHING, Prefixes, Text
 from gateway.core.sessions import draw
 
@@ -187,29 +187,38 @@ def _best(left: Sequence[L], known: int, ask: Ask, tree: Prefixes | None) -> Cho
     matches = tree.match(text, [x.bit for x in left]) if tree is not None and text.names else [0] * len(left)
     if len(left) == 1:
         return Choice(left[0], _only(known), matches[0])
-    if ask.policy == PREFIX and size:
-        most = max(range(len(left)), key=lambda i: (matches[i], -left[i].turns))
-        if matches[most] >= MATCH * size and not too_busy(left[most], left):
-            return Choice(left[most], _said("cached", len(left), known, matches[most] / size), matches[most])
     work, score = _work(left, size, ask.now), SCORERS.get(ask.policy) or predicted
-    costs = score(left, matches, work)
+    counted = _counted(matches, work.rate)
+    if ask.policy == PREFIX and size:
+        most = max(range(len(left)), key=lambda i: (counted[i], -left[i].turns))
+        if counted[most] >= MATCH * size and not too_busy(left[most], left):
+            return Choice(left[most], _said("cached", len(left), known, matches[most] / size), matches[most])
+    costs = score(left, counted, work)
     least = min(costs)
     bound, worth = least * EQUAL, WORTH * size
     at, most_matched = -1, 0
     for i, cost in enumerate(costs):
         if cost <= bound:
-            matched = matches[i] if matches[i] > worth else 0
+            matched = counted[i] if counted[i] > worth else 0
             if at < 0 or matched > most_matched or (matched == most_matched and left[i].turns < left[at].turns):
                 at, most_matched = i, matched
     if ask.session is not None and ask.policy != ROUND_ROBIN:
         home = _home(left, ask.session)
-        if home >= 0 and matches[at] - matches[home] <= worth:
+        if home >= 0 and counted[at] - counted[home] <= worth:
             return Choice(left[home], _said("session", len(left), known), matches[home])
     if ask.policy == ROUND_ROBIN:
         return Choice(left[at], _said("turn", len(left), known), matches[at])
     if ask.policy == PREDICTED and most_matched:
         return Choice(left[at], _said("cached", len(left), known, most_matched / size), matches[at])
     return Choice(left[at], _least(left[at], left, known), matches[at])
+
+
+def _counted(matches: list[int], rate: float) -> list[int]:
+    """Of what is known of a text, that which is worth following: a few words, or the opening that all texts of a
+    client share, are read in no time, and would gather everything on one replica until its places are full. A model
+    that reads slowly (`rate`, bytes a second) is followed for less."""
+    least = LEAST_BYTES * min(1.0, rate / RATE)
+    return [x if x >= least else 0 for x in matches]
 
 
 def too_busy(load: Load, among: Sequence[Load]) -> bool:

@@ -1,4 +1,4 @@
-"""Seven ways in which routers that know of caches made one replica hot, replayed against ours."""
+"""Eight ways in which routers that know of caches made one replica hot, replayed against ours."""
 
 from __future__ import annotations
 
@@ -124,3 +124,21 @@ def test_prediction_beats_the_others(each_s: float) -> None:
         assert mean_ttft(ours) <= 0.8 * mean_ttft(rows[policy]), policy
         assert cached_share(ours) > cached_share(rows[policy]), policy
     assert mean_ttft(ours) <= 1.05 * mean_ttft(rows[router.PREFIX])
+
+
+@pytest.mark.parametrize("policy", [router.PREDICTED, router.PREFIX])
+@pytest.mark.parametrize("opening", [0, 100, 300])
+def test_few_words_that_are_known_gather_nobody(policy: str, opening: int) -> None:
+    """Short questions, and long ones that began alike, all went to one worker until its places were full."""
+    short = [Job(0.15 * i, text("hello", "x" * opening)) for i in range(40)]
+    assert set(shares(World(FOUR, policy).run(short)).values()) == {10}
+    long = [Job(0.15 * i, text("x" * opening, f"{i:04}" * 400)) for i in range(40)]
+    assert max(shares(World(FOUR, policy).run(long)).values()) <= 12
+
+
+def test_few_words_count_where_they_take_long() -> None:
+    """A second for 400 bytes is worth a way."""
+    slow = [Machine(bytes_per_s=400) for _ in range(4)]
+    first = [Job(30.0 * i, text(str(i) * 1200)) for i in range(8)]
+    rows = World(slow).run([*first, *(Job(300.0 + 2 * i, text("hello", "x" * 400)) for i in range(20))])
+    assert cached_share(rows[8:]) > 0.7
