@@ -29,8 +29,9 @@ def plans(facts: NodeFacts, version: str, build: str = AUTO) -> Outcome:
         said = f"SGLang needs NVIDIA driver {_OLDEST_DRIVER} or newer, and this node has {found.driver}"
         return Cannot(Reason("driver_too_old", said, "install a newer NVIDIA driver"))
     if build == AUTO and found.capability is not None and found.capability < _TURING:
-        said = f"SGLang runs on compute capability {shown(_TURING)} and newer, and this node's newest card has "
-        return Cannot(Reason("card_too_old", f"{said}{shown(found.capability)}"))
+        least, has = shown(_TURING), shown(found.capability)
+        old = f"SGLang runs on compute capability {least} and newer, and this node's newest card has {has}"
+        return Cannot(Reason("card_too_old", old))
     environment = Environment(PYTHON, (f"sglang=={version}",), REPOSITORY, f"v{version}")
     steps = (_GCC, environment, there("sglang", version), computes("SGLang"))
     return Candidates((Plan("sglang", version, "index", "python", steps, (there("sglang", version),), ROOM_BYTES),))

@@ -55,8 +55,9 @@ def _refused(found: Cards, arch: str | None) -> Reason | None:
         return Reason("driver_too_old", said, "install a newer NVIDIA driver")
     least = _AMPERE if arch in ("aarch64", "arm64") else _VOLTA
     if found.capability < least:
-        said = f"vLLM runs on compute capability {shown(least)} and newer here, and this node's newest card has "
-        return Reason("card_too_old", f"{said}{shown(found.capability)}")
+        needs, has = shown(least), shown(found.capability)
+        old = f"vLLM runs on compute capability {needs} and newer here, and this node's newest card has {has}"
+        return Reason("card_too_old", old)
     return None
 
 

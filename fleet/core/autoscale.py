@@ -91,14 +91,18 @@ def step(
     target = min(max(before.target, least), most)
     spell = _felt(replace(before, target=target), seen, settings, now)
     if _may_grow(spell, seen, settings, now) and target < most:
-        said = f"{seen.waiting} requests wait" if seen.waiting else "requests wait in the engines"
+        wait = f"{seen.waiting} requests wait" if seen.waiting else "requests wait in the engines"
         places = "its only place has" if seen.places == 1 else f"its {seen.places} places have"
-        said += f", and {places} been taken for {now - (spell.busy_since or now):.0f} s"
-        return _changed(spell, target + 1, "load_up", said, now, name)
+        taken_s = now - (spell.busy_since or now)
+        up = f"{wait}, and {places} been taken for {taken_s:.0f} s"
+        return _changed(spell, target + 1, "load_up", up, now, name)
     if spell.quiet_since is not None and now - spell.quiet_since >= settings.scale_down_after_s and target > least:
-        said = f"{seen.in_flight} of its {seen.places} places have been in use at most for "
-        said += f"{now - spell.quiet_since:.0f} s, and one replica less carries that"
-        return _changed(spell, target - 1, "load_down", said, now, name)
+        quiet_s = now - spell.quiet_since
+        down = (
+            f"{seen.in_flight} of its {seen.places} places have been in use at most for "
+            f"{quiet_s:.0f} s, and one replica less carries that"
+        )
+        return _changed(spell, target - 1, "load_down", down, now, name)
     return spell, None
 
 

@@ -4,7 +4,8 @@
     python -m llmgw.portal.messages compile   # the .mo files that Django reads
     python -m llmgw.portal.messages check     # every problem, a line each
 
-`django` is what Python and templates say, `djangojs` what the scripts say. English is the source.
+`django` is what Python and templates say, `djangojs` what the scripts say, `sentences` what the cores say of the
+fleet (`llmgw.portal.sentences`). English is the source.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 
 import polib
 from babel.messages.extract import extract as babel_extract
 from django.utils.translation.template import templatize
 
+from llmgw.portal import sentences
+
 ROOT = Path(__file__).resolve().parents[2]
 LANGUAGES = ("en", "tr")
-DOMAINS = ("django", "djangojs")
+DOMAINS = ("django", "djangojs", "sentences")
 PACKAGES = ("llmgw", "catalog", "fleet", "gateway", "tenancy", "mirror")
 KEYWORDS = {
     "gettext": None,
@@ -36,6 +41,8 @@ KEYWORDS = {
     "pgettext_lazy": ((1, "c"), 2),
     "npgettext": ((1, "c"), 2, 3),
 }
+_ENGLISH_ONLY = {"are"}
+"""What fills these has no counterpart in other languages: a verb's number."""
 _STRING = r"""u?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _CALL = re.compile(rf" (_|gettext|ngettext|pgettext|npgettext)\({_STRING}(?:, {_STRING})?(?:, {_STRING})?")
 
@@ -49,10 +56,11 @@ class Message:
     context: str = ""
 
 
+@cache
 def wanted(domain: str) -> dict[Message, list[str]]:
     """Every message of the domain, with the files that say it."""
     found: dict[Message, list[str]] = {}
-    for path, message in _scripts() if domain == "djangojs" else (*_python(), *_templates()):
+    for path, message in _SAYERS[domain]():
         places = found.setdefault(message, [])
         if (place := str(path.relative_to(ROOT))) not in places:
             places.append(place)
@@ -84,18 +92,18 @@ def _problems(language: str, domain: str) -> Iterator[str]:
         elif not entry.translated() or "fuzzy" in entry.flags:
             yield f"{language}: {message.text!r} ({places[0]}) is not translated"
         else:
-            yield from _placeholders(language, message, entry)
+            yield from _placeholders(path, language, message, entry)
     yield from (f"{language}: {m.text!r} is no longer said: run extract" for m in sorted(entries.keys() - said.keys()))
     compiled = path.with_suffix(".mo")
     if not compiled.exists() or compiled.read_bytes() != polib.pofile(str(path)).to_binary():
         yield f"{compiled.name} of {language} is not what {path.name} says: run compile"
 
 
-def _placeholders(language: str, message: Message, entry: polib.POEntry) -> Iterator[str]:
-    pattern = r"%\(\w+\)[sd]|%s|%%"
+def _placeholders(path: Path, language: str, message: Message, entry: polib.POEntry) -> Iterator[str]:
+    pattern = r"(?<!{){(\w+)" if path.stem == "sentences" else r"%\(\w+\)[sd]|%s|%%"
     need = set(re.findall(pattern, message.plural or message.text))
     for text in entry.msgstr_plural.values() if message.plural else (entry.msgstr,):
-        if set(re.findall(pattern, text)) != need:
+        if set(re.findall(pattern, text)) | _ENGLISH_ONLY & need != need:
             yield f"{language}: {message.text!r} is translated with other placeholders"
 
 
@@ -115,7 +123,7 @@ def extract() -> None:
                 "Plural-Forms": "nplurals=2; plural=(n != 1);",
             }
             for message, places in sorted(wanted(domain).items()):
-                new.append(_entry(message, places, old.get(message)))
+                new.append(_entry(message, places, old.get(message), domain))
             new.save(str(path))
 
 
@@ -126,7 +134,7 @@ def compile_all() -> None:
             path.with_suffix(".mo").write_bytes(polib.pofile(str(path)).to_binary())
 
 
-def _entry(message: Message, places: list[str], old: polib.POEntry | None) -> polib.POEntry:
+def _entry(message: Message, places: list[str], old: polib.POEntry | None, domain: str) -> polib.POEntry:
     entry = polib.POEntry(
         msgid=message.text, msgctxt=message.context or None, occurrences=[(place, "") for place in sorted(places)]
     )
@@ -135,7 +143,7 @@ def _entry(message: Message, places: list[str], old: polib.POEntry | None) -> po
         entry.msgstr_plural = dict(old.msgstr_plural) if old else {0: "", 1: ""}
     else:
         entry.msgstr = old.msgstr if old else ""
-    if "%" in message.text:
+    if domain != "sentences" and "%" in message.text:
         entry.flags.append("python-format")
     return entry
 
@@ -156,6 +164,10 @@ def _scripts() -> Iterator[tuple[Path, Message]]:
         yield from _babel(path, "javascript")
 
 
+def _spoken() -> Iterator[tuple[Path, Message]]:
+    yield from ((path, Message(text)) for path, text in sentences.templates(ROOT, (*PACKAGES, "agent")))
+
+
 def _babel(path: Path, method: str) -> Iterator[tuple[Path, Message]]:
     for _line, found, _comments, context in babel_extract(method, BytesIO(path.read_bytes()), KEYWORDS):
         texts = found if isinstance(found, tuple) else (found,)
@@ -171,6 +183,13 @@ def _templates() -> Iterator[tuple[Path, Message]]:
             context = texts.pop(0) if name.startswith(("p", "np")) else ""
             # templatize doubles a per cent sign; Django looks such a string up with the doubled sign, too.
             yield path, Message(texts[0], texts[1] if len(texts) > 1 else "", context)
+
+
+_SAYERS: dict[str, Callable[[], Iterator[tuple[Path, Message]]]] = {
+    "django": lambda: chain(_python(), _templates()),
+    "djangojs": _scripts,
+    "sentences": _spoken,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent.core.doctor import devices, engines, fabrics, firewall
 from agent.core.doctor.finding import Finding, Level, Seen, ok, problem, warning
 from agent.wire.facts import NodeFacts
@@ -61,8 +63,8 @@ def _certificate(left_s: float | None, renewal: str | None) -> list[Finding]:
     told = f"the node's certificate is good for {left_s / 86400:.0f} more days"
     if renewal is not None:
         said = f"{told}, and could not be renewed: {renewal}"
-        make = problem if left_s < _SOON_S else warning
-        return [make("certificate", "certificate_not_renewed", said, "llmgw-agent join CODE")]
+        found = problem("certificate", "certificate_not_renewed", said, "llmgw-agent join CODE")
+        return [found if left_s < _SOON_S else replace(found, level=Level.WARNING)]
     if left_s < _SOON_S:
         return [warning("certificate", "certificate_ends_soon", told, "llmgw-agent join CODE")]
     return [ok("certificate", told)]

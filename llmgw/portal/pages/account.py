@@ -20,7 +20,7 @@ from gateway.control import parts
 from gateway.core.snapshot import LevelLimits
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import Forbidden, Refusal
-from llmgw.portal import left, listing
+from llmgw.portal import left, listing, said
 from llmgw.portal.gate import person, signed_in
 from tenancy import access, allowances
 from tenancy.actions import keys
@@ -129,7 +129,7 @@ def _create(form: NewKey, who: Person) -> keys.NewKey | None:
             actor=who.email,
         )
     except Refusal as e:
-        form.add_error(None, [problem.sentence for problem in e.problems])
+        form.add_error(None, [said.here(problem) for problem in e.problems])
         return None
 
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST
 
 from llmgw import keys, secrets
 from llmgw.cluster.errors import Refusal
+from llmgw.portal import said
 from llmgw.portal.gate import person, signed_in
 from tenancy import access
 
@@ -34,7 +35,7 @@ def token(request: HttpRequest) -> HttpResponse:
     try:
         project = access.project_for(who, request.POST.get("project", ""))
     except Refusal as e:
-        return JsonResponse({"error": {"code": e.reason.code, "message": e.reason.sentence}}, status=e.status)
+        return JsonResponse({"error": {"code": e.reason.code, "message": said.here(e.reason)}}, status=e.status)
     expires_at = time.time() + keys.CHAT_LIFE_S
     secret = secrets.read_or_make(settings.MACHINE.secrets_dir, "chat")
     signed = keys.sign_chat(secret, keys.ChatToken(who.public_id, project.public_id, expires_at))

@@ -16,7 +16,7 @@ from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.settings import default_price
 from llmgw.cluster.errors import Refusal
 from llmgw.fold import fold
-from llmgw.portal import left
+from llmgw.portal import left, said
 from llmgw.portal.gate import administrators, person, signed_in
 from llmgw.portal.limits_form import LimitsForm
 from tenancy import access, allowances
@@ -78,7 +78,7 @@ def _changed(form: LimitsForm, holder: Any, actor: str) -> bool:
     try:
         limits.change(level=holder, limits=form.limits(), terms=form.terms(), actor=actor)
     except Refusal as e:
-        form.add_error(None, [p.sentence for p in e.problems])
+        form.add_error(None, [said.here(p) for p in e.problems])
         return False
     return True
 

@@ -24,7 +24,7 @@ from fleet.actions import resize, rollout
 from llmgw import zones
 from llmgw.cluster.actions import settings
 from llmgw.cluster.errors import Invalid, NotFound
-from llmgw.portal import confirm, fleet, listing, week
+from llmgw.portal import confirm, fleet, listing, said, week
 from llmgw.portal.gate import administrators, person
 from llmgw.portal.why import why
 
@@ -118,7 +118,7 @@ def change(request: HttpRequest, model: str) -> HttpResponse:
             name = life.scale(name=model, actor=actor, least=_whole(request, "min"), most=_whole(request, "max")).name
         case "restart" | "context" | "gpus" as what:
             begun = _change_shape(request, model, actor, what)
-            messages.success(request, f"{begun.name}: {begun.sentence}")
+            messages.success(request, f"{begun.name}: {said.here(begun.sentence)}")
             return redirect("portal:models-one", model=begun.name)
         case other:
             raise Invalid("bad_change", f"a model is started, stopped, scaled, changed or removed, not {other!r}")

@@ -22,7 +22,7 @@ from fleet.actions import nodes as actions
 from fleet.models import Certificate
 from fleet.selectors import machines
 from llmgw.cluster.errors import Invalid, NotFound, Refusal
-from llmgw.portal import confirm, listing, node_cards
+from llmgw.portal import confirm, listing, node_cards, said
 from llmgw.portal.doctor import examine
 from llmgw.portal.fleet import Row
 from llmgw.portal.gate import administrators, person
@@ -72,7 +72,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
         try:
             made = joining.make(node_id=asked["node"], portal=asked["portal"], actor=person(request).email)
         except Refusal as e:
-            form.add_error(None, [p.sentence for p in e.problems])
+            form.add_error(None, [said.here(p) for p in e.problems])
 
     def words(row: Row) -> str:
         return " ".join([row["node"], row["state"], *(f"{k}={v}" for k, v in row["labels"].items())])

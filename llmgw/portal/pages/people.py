@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from llmgw.cluster.errors import Invalid, NotFound, Refusal
-from llmgw.portal import listing
+from llmgw.portal import listing, said
 from llmgw.portal.gate import administrators, person
 from tenancy.actions import people as actions
 from tenancy.models import Person
@@ -44,7 +44,7 @@ def people(request: HttpRequest) -> HttpResponse:
             made = actions.create(**form.cleaned_data, actor=person(request).email)
             form = NewPerson()
         except Refusal as e:
-            form.add_error(None, [p.sentence for p in e.problems])
+            form.add_error(None, [said.here(p) for p in e.problems])
     return _page(request, form, made)
 
 

@@ -18,6 +18,7 @@ from llmgw.cluster.actions import settings as actions
 from llmgw.cluster.core.settings import ClusterSettings
 from llmgw.cluster.errors import Refusal
 from llmgw.cluster.models import SettingsRevision
+from llmgw.portal import said
 from llmgw.portal.gate import administrators, person
 
 
@@ -57,7 +58,7 @@ def settings(request: HttpRequest) -> HttpResponse:
                 note=form.cleaned_data["note"],
             )
         except Refusal as e:
-            form.add_error(None, [p.sentence for p in e.problems])
+            form.add_error(None, [said.here(p) for p in e.problems])
         else:
             messages.success(request, _("Version %(version)d is in force.") % {"version": row.version})
             return redirect("portal:settings")

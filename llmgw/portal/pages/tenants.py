@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from llmgw.cluster.errors import NotFound, Refusal
-from llmgw.portal import listing
+from llmgw.portal import listing, said
 from llmgw.portal.gate import administrators, person
 from tenancy.actions import tree
 from tenancy.models import Organisation, Project, Team
@@ -49,7 +49,7 @@ def tenants(request: HttpRequest) -> HttpResponse:
         try:
             _create(form.cleaned_data["under"], form.cleaned_data["name"], person(request).email)
         except Refusal as e:
-            form.add_error(None, [p.sentence for p in e.problems])
+            form.add_error(None, [said.here(p) for p in e.problems])
         else:
             messages.success(request, _("Made."))
             return redirect("portal:tenants")

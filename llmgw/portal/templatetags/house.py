@@ -14,10 +14,11 @@ from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language, pgettext
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
 
 from llmgw.portal import assets, listing, signs, words
+from llmgw.portal import said as sentences
 from llmgw.portal.left import Bar
 from llmgw.price import MICRO, NANO
 from tenancy.core.limits import from_stored
@@ -53,6 +54,19 @@ def state(code: str | None, progress: float | None = None) -> SafeString:
 @register.simple_tag
 def unknown(why: str = "") -> SafeString:
     return format_html('<span class="nil" title="{}">–</span>', why or _("unknown"))
+
+
+@register.filter
+def said(sentence: object) -> str | SafeString:
+    """A sentence of the cores (a `Reason` or its text) in the page's language; one that is known in English alone says
+    that it is English."""
+    if sentence is None or sentence == "":
+        return ""
+    language = get_language() or "en"
+    found = sentences.translated(str(sentence), language)
+    if found is not None or language == "en":
+        return found or str(sentence)
+    return format_html('<span lang="en">{}</span>', str(sentence))
 
 
 @register.filter

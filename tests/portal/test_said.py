@@ -1,0 +1,54 @@
+"""Sentences of the cores on a Turkish page: matched with the templates that made them, ids left alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from django.template import Context, Template
+from django.utils import translation
+
+from llmgw.portal import said
+from llmgw.portal.book import Book
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "fleet" / "scenarios"
+
+
+def _turkish(sentence: str) -> str | None:
+    return said.translated(sentence, "tr")
+
+
+def test_the_planner_s_reasons_are_known() -> None:
+    """What the scenarios expect of the planner, sentence by sentence."""
+    lines = [line for path in SCENARIOS.glob("*.txt") for line in path.read_text().splitlines()]
+    found = (re.fullmatch(r"\s+(?:want|hold|lose|drain|stop) \S+: (.+)", line) for line in lines)
+    sentences = {match[1] for match in found if match}
+    unknown = sorted(s for s in sentences if _turkish(s) is None)
+    assert len(sentences) > 50
+    assert len(unknown) <= len(sentences) * 0.02, unknown
+
+
+def test_what_fills_a_gap_stays_or_is_a_sentence_itself() -> None:
+    assert _turkish("no node can take it: n1 is cordoned") == "hiçbir düğüm alamıyor: n1 yeni işe kapalı"
+    assert _turkish("n1 is cordoned; n2 is being drained") == "n1 yeni işe kapalı; n2 boşaltılıyor"
+    assert _turkish("8.5 GiB of disk are wanted, and n1.5 has 2.0 GiB free") == (
+        "8,5 GiB disk isteniyor, n1.5 düğümünde 2,0 GiB boş"
+    )
+    assert _turkish("rank 1: ready") == "rank 1: hazır"
+    assert _turkish("nobody ever wrote this") is None
+
+
+def test_the_longest_text_wins() -> None:
+    book = Book({"the {what} is here": "A {what}", "the {what} of {node} is here": "B {what} {node}"})
+    found = book.find("the card of n1 is here")
+    assert found is not None
+    assert found.text == "B card n1"
+
+
+def test_a_page_says_what_is_english() -> None:
+    with translation.override("tr"):
+        page = Template("{% load house %}{{ a|said }} {{ b|said }}").render(
+            Context({"a": "n<1 is cordoned", "b": "a <new> thing"})
+        )
+    assert page == 'n&lt;1 yeni işe kapalı <span lang="en">a &lt;new&gt; thing</span>'
+    assert said.translated("n1 is cordoned", "en") is None
