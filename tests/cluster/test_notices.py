@@ -42,7 +42,7 @@ def hooks(*found: dict[str, Any]) -> None:
 
 def lost(*nodes: str) -> None:
     """How things stand: these are lost, and n1 to n9 but for them are well."""
-    so = {node: Said(LOST.message.replace("n1", node), LOST.command) for node in nodes}
+    so = {node: Said(LOST.sentence.replace("n1", node), LOST.command) for node in nodes}
     well = {f"n{i}": BACK for i in range(1, 10) if f"n{i}" not in nodes}
     notices.stand({core.NODE_LOST: Standing(so, well)})
 
@@ -67,7 +67,7 @@ def test_what_is_lost_is_told_once_and_its_end_too(receiver: Receiver) -> None:
     assert {k: got.event[k] for k in ("kind", "subject", "message", "command")} == {
         "kind": "node_lost",
         "subject": "n1",
-        "message": LOST.message,
+        "message": LOST.sentence,
         "command": LOST.command,
     }
     assert datetime.fromisoformat(got.event["at"]).tzinfo is not None

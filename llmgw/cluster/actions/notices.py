@@ -41,7 +41,7 @@ def begin(kind: str, found: Mapping[str, core.Said], now: datetime | None = None
     rows = [_row(kind, subject, said, now, told.get(subject)) for subject, said in found.items()]
     made = Notice.objects.bulk_create(rows, ignore_conflicts=True)  # another process may have been first
     for subject, said in found.items():
-        log.warning("%s: %s: %s", kind, subject, said.message)
+        log.warning("%s: %s: %s", kind, subject, said.sentence)
     return len(made)
 
 
@@ -62,12 +62,12 @@ def _end(row: Notice, well: core.Said | None, now: datetime) -> None:
         held.save(update_fields=["over_at", "due_at"])
         kind = core.OVER.get(held.kind)
         if kind is not None and well is not None and held.told_at is not None:
-            said = core.Said(well.message, well.command, {**well.detail, "since": held.at.isoformat()})
+            said = core.Said(well.sentence, well.command, {**well.detail, "since": held.at.isoformat()})
             over = _row(kind, held.subject, said, now, None)
             over.over_at = now
             over.save()
     if well is not None:
-        log.info("%s is over: %s: %s", row.kind, row.subject, well.message)
+        log.info("%s is over: %s: %s", row.kind, row.subject, well.sentence)
 
 
 def _told(kind: str, subjects: Collection[str]) -> dict[str, datetime]:
@@ -84,7 +84,7 @@ def _row(kind: str, subject: str, said: core.Said, now: datetime, told: datetime
     return Notice(
         kind=kind,
         subject=subject[:200],
-        message=said.message,
+        message=said.sentence,
         command=said.command[:300],
         detail=dict(said.detail),
         at=now,

@@ -44,7 +44,7 @@ LONGEST = 600
 class Said:
     """One sentence, the command that would change it, and the same for programs."""
 
-    message: str
+    sentence: str
     command: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
 

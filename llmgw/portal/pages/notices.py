@@ -15,7 +15,7 @@ from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core.notices import KINDS
 from llmgw.cluster.errors import Refusal
 from llmgw.cluster.models import Delivery, Notice
-from llmgw.portal import listing
+from llmgw.portal import listing, said
 from llmgw.portal.gate import administrators, person
 from llmgw.portal.words import NOTICES
 
@@ -53,7 +53,7 @@ def change(request: HttpRequest) -> HttpResponse:
         else:
             _tell(request, notifying.try_out())
     except Refusal as e:
-        messages.error(request, e.reason.sentence)
+        messages.error(request, said.here(e.reason.sentence))
     return redirect("portal:notices")
 
 
@@ -70,8 +70,6 @@ def _webhooks() -> list[dict[str, object]]:
 
 def _tell(request: HttpRequest, rows: list[dict[str, object]]) -> None:
     for row in rows:
-        said = _("%(webhook)s answered the test event: %(answer)s") % {
-            "webhook": row["webhook"],
-            "answer": row["answer"],
-        }
-        messages.success(request, said) if row["good"] else messages.error(request, said)
+        answer = {"webhook": row["webhook"], "answer": said.here(row["answer"])}
+        told = _("%(webhook)s answered the test event: %(answer)s") % answer
+        messages.success(request, told) if row["good"] else messages.error(request, told)
