@@ -123,8 +123,15 @@ def _named(levels: Iterable[LevelLimits]) -> dict[str, LevelLimits]:
 
 def _spent(level: LevelLimits, subject: str) -> Said:
     limits = level.limits
-    until = f" until {datetime.fromtimestamp(level.until, UTC):%Y-%m-%d %H:%M} UTC" if level.until else ""
-    message = f"the {subject} has spent its budget of {money(limits.budget or 0)}: priced models are refused{until}"
+    budget = money(limits.budget or 0)
+    if level.until:
+        until = datetime.fromtimestamp(level.until, UTC)
+        message = (
+            f"the {subject} has spent its budget of {budget}: "
+            f"until {until:%Y-%m-%d %H:%M} UTC priced models are refused"
+        )
+    else:
+        message = f"the {subject} has spent its budget of {budget}: priced models are refused"
     whose = f"key:{level.id}" if level.level == "key" else subject.partition(" ")[2]
     command = f"llmgw limits show {shlex.quote(whose)}"
     detail = {"level": level.level, "id": level.id, "terms": _terms(level), "until": level.until}

@@ -128,7 +128,7 @@ class LlamaCpp:
         env |= nccl.devices(shard)
         if profile.cpu_cores is None and not shard.devices:
             # Its threads wait for one another at each step. By itself libgomp turns in circles meanwhile, which takes
-            # the cores from whoever shares them: five engines on two cores were slower by a factor of a hundred.
+            # the cores from whoever shares them: five engines on two cores took 3 to 18 times as long.
             env.setdefault("OMP_WAIT_POLICY", "passive")
         if shard.devices and nccl.whole_cards(shard):
             env["GGML_VK_VISIBLE_DEVICES"] = env["CUDA_VISIBLE_DEVICES"]  # a Vulkan build sees no MIG instances

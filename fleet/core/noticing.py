@@ -26,13 +26,13 @@ def _nodes(world: World) -> Standing:
     so: dict[str, Said] = {}
     well: dict[str, Said] = {}
     undecided: list[str] = []
-    silence = f"{world.settings.node_lost_s:.0f} s"
     for node in world.nodes:
         show = f"llmgw node show {node.id}"
         if node.lost and not node.draining:
             count = on.get(node.id, 0)
-            what = f"; {count} replicas were there" if count > 1 else "; one replica was there" if count else ""
-            message = f"the node {node.id} has not been heard for {silence}{what}"
+            silent = f"the node {node.id} has not been heard for {world.settings.node_lost_s:.0f} s"
+            there = f"{count} replicas were there" if count > 1 else "one replica was there"
+            message = "; ".join([silent, there]) if count else silent
             so[node.id] = Said(message, show, {"replicas": count})
         elif node.connected and not node.lost:
             well[node.id] = Said(f"the node {node.id} is heard again", show)
@@ -65,14 +65,19 @@ def _models(world: World, wanted: Iterable[WantedModel]) -> Standing:
 
 def _parked(name: str, parked: list[ReplicaView], ready: int) -> Said:
     first = parked[0]
-    where = f" on {first.shards[0].node}" if first.shards else ""
+    node = first.shards[0].node if first.shards else ""
     serving = (
         f"{ready} of its replicas serve" if ready > 1 else "one of its replicas serves" if ready else "it is not served"
     )
-    message = f"the model {name} is parked{where}, {serving}: {first.reason.rstrip('.')}"
+    why = first.reason.rstrip(".")
+    message = (
+        f"the model {name} is parked on {node}, {serving}: {why}"
+        if node
+        else (f"the model {name} is parked, {serving}: {why}")
+    )
     detail = {
         "replicas": [r.id for r in parked],
-        "node": first.shards[0].node if first.shards else "",
+        "node": node,
         "reason_code": first.reason_code,
         "ready": ready,
     }

@@ -68,9 +68,7 @@ def test_a_budget_that_is_reached_is_told_until_it_gets_a_larger_one(project: Pr
     assert look() == []
     spend(project, 0.1)
     (message,) = look()
-    assert message.startswith(
-        "the project Acme/ml/train has spent its budget of 10.00: priced models are refused until 20"
-    )
+    assert message.startswith("the project Acme/ml/train has spent its budget of 10.00: until 20")
     assert Notice.objects.get().command == "llmgw limits show Acme/ml/train"
     assert look() == [message]
     Project.objects.update(limits={"budget": 20 * NANO, "period": "day"})
