@@ -12,7 +12,10 @@ from fleet import selectors
 
 Row = dict[str, Any]
 
-WAITING = ("pending", "starting", "loading", "backoff", "parked", "lost")
+WAITING = ("parked", "lost", "backoff", "pending", "starting", "loading")
+"""What is wrong comes first."""
+SHOWN, MOST_WRONG = 12, 50
+"""Rows on the page of the whole cluster, and of those that are not well: the rest has a page of its own."""
 _AS_TOLD = ("idle", "waiting", "not running")
 """What only the model's own state tells."""
 _NEAREST = ("loading", "starting", "backoff", "pending", "parked", "lost", "draining", "stopping")
@@ -36,9 +39,18 @@ class Fleet:
                 "held_by": of.get(r["model"], {}).get("held_by") if r["state"] == "pending" else None,
                 "expected": r["next_try_at"] or of.get(r["model"], {}).get("ready_at"),
             }
-            for r in self.replicas
+            for r in sorted(self.replicas, key=lambda r: r["state"] in WAITING and WAITING.index(r["state"]))
             if r["state"] in WAITING
         ]
+
+    @property
+    def first_nodes(self) -> list[Row]:
+        """Those that are not well, and some of the others."""
+        return _first(self.nodes)
+
+    @property
+    def first_replicas(self) -> list[Row]:
+        return _first(self.replicas)
 
     @property
     def ready(self) -> int:
@@ -47,6 +59,12 @@ class Fleet:
     @property
     def connected(self) -> int:
         return sum(n["connected"] for n in self.nodes)
+
+
+def _first(rows: list[Row]) -> list[Row]:
+    wrong = [row for row in rows if row["state"] != "ready"]
+    well = [row for row in rows if row["state"] == "ready"]
+    return wrong[:MOST_WRONG] + well[: max(SHOWN - len(wrong), 0)]
 
 
 def load() -> Fleet:

@@ -119,6 +119,24 @@ def test_a_thousand_cards_are_a_light_page(admin: Client, client_of_redis: redis
     assert weight < 102_000, f"it weighs {weight} bytes"
 
 
+def test_the_cluster_page_shows_what_is_wrong_first_and_not_every_machine(
+    admin: Client, client_of_redis: redis.Redis
+) -> None:
+    from llmgw.portal import fleet
+
+    machines.hall(client_of_redis, more=100)
+    found = fleet.load()
+    wrong = [n["node"] for n in found.nodes if n["state"] != "ready"][: fleet.MOST_WRONG]
+    assert len(found.nodes) > 100
+    assert [n["node"] for n in found.first_nodes][: len(wrong)] == wrong
+    assert len(found.first_nodes) <= max(fleet.SHOWN, len(wrong))
+    assert len(found.first_replicas) == min(len(found.replicas), fleet.SHOWN)
+    waiting = [fleet.WAITING.index(r["state"]) for r in found.waiting]
+    assert waiting == sorted(waiting)
+    page = admin.get("/admin/").content.decode()
+    assert page.count('href="/admin/nodes/') < len(found.nodes)
+
+
 def test_names_that_others_wrote_stay_text(admin: Client) -> None:
     from fleet.models import Node, Replica, Shard
 
