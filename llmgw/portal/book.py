@@ -141,6 +141,7 @@ def _pattern(template: str, text: str) -> Pattern:
     literals, gaps, figures, regex, at = [""], [], set(), "", 0
     for match in _GAP.finditer(template):
         plain = template[at : match.start()]
+        joined = _GAP.match(template, match.end()) is not None
         at = match.end()
         literals[-1] += plain
         regex += re.escape(plain)
@@ -159,7 +160,8 @@ def _pattern(template: str, text: str) -> Pattern:
             figures.add(name)
             regex += f"(?P<{name}>{_FIGURE}%?)"
         else:
-            regex += f"(?P<{name}>.*?)"
+            # Of two gaps side by side the first takes one word, for nothing else tells where it ends.
+            regex += f"(?P<{name}>[^\\s:,;]*)" if joined else f"(?P<{name}>.*?)"
     literals[-1] += template[at:]
     regex += re.escape(template[at:])
     weight = sum(c.isalpha() for literal in literals for c in literal)

@@ -38,6 +38,18 @@ def test_what_fills_a_gap_stays_or_is_a_sentence_itself() -> None:
     assert _turkish("nobody ever wrote this") is None
 
 
+def test_gaps_side_by_side_do_not_run_into_one_another() -> None:
+    assert _turkish("vLLM ended with status 1") == "vLLM 1 durumuyla sona erdi"
+    killed = _turkish("llama.cpp was ended by SIGKILL: out of memory")
+    assert killed is not None
+    assert killed.startswith("llama.cpp: SIGKILL"), killed
+    book = Book({"{a} holds {b}{c}": "{b} tutan {a}{c}"})
+    for tail in ("", ": and more", "; and more"):
+        found = book.find(f"n1 holds 3{tail}")
+        assert found is not None
+        assert found.text == f"3 tutan n1{tail}"
+
+
 def test_the_longest_text_wins() -> None:
     book = Book({"the {what} is here": "A {what}", "the {what} of {node} is here": "B {what} {node}"})
     found = book.find("the card of n1 is here")
