@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -27,7 +28,8 @@ def program(name: str) -> Path:
             f"bench/{name}.c needs a C compiler and none is on the PATH: install one (apt-get install gcc libc6-dev)"
         )
     BIN.mkdir(exist_ok=True)
-    fresh = BIN / f".{name}.{os.getpid()}"  # renamed into place, so that two runs at once do not meet half a file
+    # Renamed into place, so that two who want it at once do not meet half a file.
+    fresh = BIN / f".{name}.{os.getpid()}.{threading.get_ident()}"
     done = subprocess.run([compiler, "-O2", "-o", fresh, sources[0]], capture_output=True, text=True)
     if done.returncode:
         raise CannotBuild(f"{compiler} could not compile bench/{name}.c:\n{done.stderr.strip()}")
