@@ -6,7 +6,6 @@ for any. It stays so until its period ends, it gets a larger one, or it is no mo
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
 from collections.abc import Iterable, Mapping
@@ -24,8 +23,6 @@ from llmgw.cluster.actions import notices
 from llmgw.cluster.core import notices as core
 from llmgw.cluster.core.notices import Said, Standing
 from llmgw.money import written as money
-
-log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
 AGAIN_S = 60.0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, islice
 
 from agent.wire.facts import RankFacts
 from agent.wire.reason import Reason
-from agent.wire.shard import Gang, ShardSpec, ShardState, printed, told
+from agent.wire.shard import Fabric, Gang, ShardSpec, ShardState, printed, told
 from catalog.core.definition import ProfileDefinition
 from fleet.core import cards
 from fleet.core.fabrics import Fabrics
@@ -189,9 +190,14 @@ def _meetings(
     for island in fabrics().islands:
         if all(s.node in island.members for s in ranks):
             links = [island.link(s.node) for s in ranks]
-            yield lambda rank, port, links=links: tuple(  # type: ignore[misc]
-                Gang(addresses, p, links[rank]) for p in ([port] if rank else ports)
-            )
+            yield partial(_looked_for, addresses, ports, links)
+
+
+def _looked_for(
+    addresses: tuple[str, ...], ports: Sequence[int], links: Sequence[Fabric], rank: int, port: int
+) -> tuple[Gang | None, ...]:
+    """The leader may have met the others at any of `ports`; they met it where it was found."""
+    return tuple(Gang(addresses, p, links[rank]) for p in ([port] if rank else ports))
 
 
 def _seats(

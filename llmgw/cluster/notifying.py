@@ -90,7 +90,7 @@ def _deliver(now: datetime) -> int:
     for group, answered in zip(known.values(), answers, strict=True):
         for row, answer in zip(group, answered, strict=False):
             _note(row, answer)
-        for row in group[len(answered) :]:  # behind one that failed: not tried
+        for row in group[len(answered) :]:  # behind one that failed, or too slow: not tried
             Delivery.objects.filter(pk=row.pk).update(due_at=now + timedelta(seconds=core.PAUSES_S[0]), tries=row.tries)
     for id in groups.keys() - known.keys():
         for row in groups[id]:

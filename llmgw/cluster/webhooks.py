@@ -20,6 +20,8 @@ from llmgw.cluster.core.settings import Webhook
 SILENT_S = 5.0
 """To connect, and between two pieces of an answer."""
 WHOLE_S = 15.0
+ALL_S = 60.0
+"""For everything that is due at one webhook: a worker's claim on it (`notifying.CLAIM_S`) lasts twice as long."""
 MOST_BYTES = 2048
 """Of an answer, and of a file with an address or a secret."""
 
@@ -56,8 +58,8 @@ def targets(webhooks: Sequence[Webhook]) -> list[Target]:
 
 
 def send(target: Target, events: Sequence[core.Event]) -> list[Answer]:
-    """One answer an event; people get all in one message. After the first that fails the others are not tried, and are
-    not answered."""
+    """One answer an event; people get all in one message. After the first that fails, and after a minute, the others
+    are not tried, and are not answered."""
     if target.problem:
         return [Answer(False, target.problem)]
     messages: list[tuple[bytes, str, str, int]]
@@ -67,12 +69,13 @@ def send(target: Target, events: Sequence[core.Event]) -> list[Answer]:
     else:
         messages = [(core.json_body(e), e.kind, e.id, 1) for e in events]
     answers: list[Answer] = []
+    began = time.monotonic()
     try:
         with httpx.Client(verify=_trusted(), timeout=SILENT_S, follow_redirects=False) as client:
             for body, kind, id, count in messages:
                 answer = _post(client, target, body, kind, id)
                 answers += [answer] * count
-                if not answer.good:
+                if not answer.good or time.monotonic() - began > ALL_S:
                     break
     except OSError as e:  # LLMGW_CA_FILE
         answers.append(Answer(False, f"the certificates in LLMGW_CA_FILE cannot be read ({e.strerror or e})"))

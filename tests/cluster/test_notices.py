@@ -229,6 +229,22 @@ def test_one_that_is_away_does_not_hold_up_the_others(
     assert "SECRET" not in caplog.text + str(states)
 
 
+def test_one_that_is_slow_but_answers_does_not_outlast_the_claim(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest waits for the next time, without a try being counted, so no other worker sends the same meanwhile."""
+    monkeypatch.setattr(webhooks, "ALL_S", 0.0)
+    hooks({"url": receiver.url()})
+    lost("n1", "n2")
+    notifying.run()
+    assert [r.event["subject"] for r in receiver.got] == ["n1"]
+    row = Delivery.objects.get(notice__subject="n2")
+    assert (row.state, row.tries) == ("waiting", 0)
+    Delivery.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+    notifying.run()
+    assert [r.event["subject"] for r in receiver.got] == ["n1", "n2"]
+
+
 def test_nothing_follows_where_an_answer_points(receiver: Receiver) -> None:
     with Receiver() as elsewhere:
         receiver.answers = [(307, {"location": elsewhere.url()}, b"")]

@@ -31,18 +31,17 @@ def stand(standings: Mapping[str, core.Standing]) -> None:
                 _end(row, standing.well.get(subject), now)
 
 
-def begin(kind: str, found: Mapping[str, core.Said], now: datetime | None = None) -> int:
-    """Those that have not begun yet; how many they were. The same of the same is told once an hour, later ones when
+def begin(kind: str, found: Mapping[str, core.Said], now: datetime | None = None) -> None:
+    """Those that have not begun yet. The same of the same is told once an hour, later ones when
     that is over, if they still are so then."""
     if not found:
-        return 0
+        return
     now = now or timezone.now()
     told = _told(kind, found)
     rows = [_row(kind, subject, said, now, told.get(subject)) for subject, said in found.items()]
-    made = Notice.objects.bulk_create(rows, ignore_conflicts=True)  # another process may have been first
+    Notice.objects.bulk_create(rows, ignore_conflicts=True)  # another process may have been first
     for subject, said in found.items():
         log.warning("%s: %s: %s", kind, subject, said.sentence)
-    return len(made)
 
 
 def of_kind(kind: str) -> dict[str, Notice]:
