@@ -19,10 +19,10 @@ class GatewayConfig(AppConfig):
         from llmgw.cluster.changes import listen
 
         catalog.ask_outside_of(selectors.outside)
-        changes = {change for depends in DEPENDS.values() for change in depends}
-        for change in sorted(changes):
-            parts = [part for part, depends in DEPENDS.items() if change in depends]
-            listen(change, functools.partial(publish_quietly, *parts))
+        for part, depends in DEPENDS.items():
+            publish = functools.partial(publish_quietly, part)
+            for change in depends:
+                listen(change, publish)
         ingesting.listen(noticing.refused)
         why.register("request", telling.request, begins="req_")
         why.register("key", judging.key)

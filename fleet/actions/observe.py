@@ -65,16 +65,17 @@ def reports(told: Iterable[tuple[str, Report]], *, store_id: str) -> None:
     now = timezone.now()
     with transaction.atomic():
         events.serialise()
+        parts = {"fleet"}
         for node_id, message in told:
-            _report(node_id, message, store_id, now)
-        announce("fleet")
+            parts |= _report(node_id, message, store_id, now)
+        announce(*sorted(parts))
 
 
-def _report(node_id: str, message: Report, store_id: str, now: datetime) -> None:
+def _report(node_id: str, message: Report, store_id: str, now: datetime) -> set[str]:
     facts = {k: v for k, v in msgspec.to_builtins(message.facts).items() if v is not None}
     node = models.Node.objects.select_for_update().filter(node_id=node_id).first()
     if node is None:  # removed just now: the link's next round closes its socket
-        return
+        return set()
     foreign = _foreign(node, message, store_id)
     if foreign and message.generation is not None and message.store_id == store_id:
         # The store was restored to an earlier state: its numbers must pass those the node has taken, and what
@@ -98,7 +99,7 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> None
     for name, value in changes.items():
         setattr(node, name, value)
     node.save(update_fields=list(changes))
-    _shards(node, message.shards, full=True, foreign=foreign, now=now)
+    return _shards(node, message.shards, full=True, foreign=foreign, now=now)
 
 
 def _held_by_others(node: models.Node, facts: NodeFacts) -> dict[str, int]:
@@ -121,13 +122,16 @@ def heartbeats(told: Iterable[News]) -> None:
         events.serialise()
         # Heard now, and not when the gathered figures are written next: under load that may be seconds later.
         models.Node.objects.filter(node_id__in=[news.node_id for news in told]).update(last_seen=now)
+        parts: set[str] = set()
         for news in told:
             node = models.Node.objects.filter(node_id=news.node_id).first()  # as the news before this one left it
             if node is None:
                 continue
             if news.taken_generation is not None:
                 node.taken_generation = news.taken_generation
-            _shards(node, news.shards, full=True, foreign=False, now=now)
+            parts |= _shards(node, news.shards, full=True, foreign=False, now=now)
+        if parts:
+            announce(*sorted(parts))
 
 
 def beats(batch: Iterable[Beat]) -> None:
@@ -186,7 +190,8 @@ def _catch_up(node: models.Node, observed: tuple[ShardObserved, ...]) -> None:
 
 def _shards(
     node: models.Node, observed: tuple[ShardObserved, ...], *, full: bool, foreign: bool, now: datetime
-) -> None:
+) -> set[str]:
+    """The parts that changed with them."""
     said = {o.shard_id: o for o in observed}
     rows = list(models.Shard.objects.filter(node=node).select_related("replica"))
     known = {f"{r.replica.public_id}.{r.rank}": r for r in rows}
@@ -207,9 +212,7 @@ def _shards(
                 parts.add("fleet")
                 continue
             parts |= _follow(row.replica_id, present=present, now=now)
-    parts |= _strays(node, [o for i, o in said.items() if i not in known], foreign, now)
-    if parts:
-        announce(*sorted(parts))
+    return parts | _strays(node, [o for i, o in said.items() if i not in known], foreign, now)
 
 
 def _release(row: models.Shard) -> bool:

@@ -1,13 +1,15 @@
 """How a change in one app reaches what is built from it in another, without the apps knowing one another.
 
 An action that changed the rows behind a part calls `announce("tenancy")` inside its transaction: the part's
-version moves with the rows, and after the commit every listener runs in this process, at once. A listener that
-fails loses nothing: whoever polls versions (`gateway.control`, `fleet`) comes by within two seconds.
+version moves with the rows, and after the commit every listener runs in this process, at once, and once: however
+much was announced in a transaction, all of it is there to be looked at after its commit. A listener that fails loses
+nothing: whoever polls versions (`gateway.control`, `fleet`) comes by within two seconds.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from django.db import transaction
@@ -20,8 +22,19 @@ log = logging.getLogger(__name__)
 _listeners: dict[str, list[Callable[[], None]]] = {}
 
 
+class _Told(threading.local):
+    """The listeners that have run since this thread's last announcement, and so since its commit."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Callable[[], None]] = set()
+
+
+_told = _Told()
+
+
 def listen(name: str, listener: Callable[[], None]) -> None:
-    """Run `listener` after each commit that changed `name`; called from an app's `ready()`."""
+    """Run `listener` after each commit that changed `name`; called from an app's `ready()`. One that listens to several
+    names runs once for all of them."""
     if listener not in _listeners.setdefault(name, []):
         _listeners[name].append(listener)
 
@@ -32,6 +45,7 @@ def announce(*names: str) -> None:
         if not Change.objects.filter(name=name).update(version=F("version") + 1, changed_at=Now()):
             Change.objects.get_or_create(name=name)
             Change.objects.filter(name=name).update(version=F("version") + 1)
+    _told.listeners = set()
     transaction.on_commit(lambda: _tell(names))
 
 
@@ -41,8 +55,12 @@ def versions() -> dict[str, int]:
 
 
 def _tell(names: tuple[str, ...]) -> None:
+    told = _told.listeners
     for name in names:
         for listener in _listeners.get(name, ()):
+            if listener in told:
+                continue
+            told.add(listener)
             try:
                 listener()
             except Exception:  # a listener's failure must not undo or hide a commit that is done; polling mends it

@@ -20,7 +20,7 @@ from fleet.core.reconcile import plan
 from fleet.link import orders
 from fleet.selectors import telling
 from fleet.selectors.world import load_wanted, load_world
-from llmgw.cluster import leases
+from llmgw.cluster import changes, leases
 from llmgw.cluster.actions import audit
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce, versions
@@ -439,3 +439,25 @@ def test_what_becomes_of_a_parked_one_is_told() -> None:
     told_of = {r.code: r for r in telling.model("tiny")}
     assert told_of["its_own_fault"].sentence.startswith(f"it failed on {nodes[0]} and {nodes[1]} and serves nowhere")
     assert passes.run().steps == 0
+
+
+def test_the_news_of_many_nodes_are_told_once(
+    django_capture_on_commit_callbacks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever builds something of the whole fleet at each change would else do it once for each node."""
+    names = [f"n{n}" for n in range(8)]
+    for name in names:
+        joined(name)
+    tiny(minimum=8)
+    passes.run()
+    heard: list[str] = []
+    monkeypatch.setattr(changes, "_listeners", {})
+    for part in ("fleet", "endpoints"):
+        changes.listen(part, lambda: heard.append("looked"))
+    ready = [observe.News(name, tuple(seen(spec, ShardState.READY) for spec in told(name))) for name in names]
+    before = versions()["endpoints"]
+    with django_capture_on_commit_callbacks(execute=True):
+        observe.heartbeats(ready)
+    assert models.Replica.objects.filter(state="ready").count() == 8
+    assert heard == ["looked", "looked"]
+    assert versions()["endpoints"] == before + 1
