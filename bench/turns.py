@@ -22,7 +22,7 @@ from fleet.core import plan as steps
 from fleet.core.reconcile import plan
 from fleet.core.replica import State
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, WantedModel, World
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 Arrival = tuple[float, str]
 """Seconds, model."""

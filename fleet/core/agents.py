@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agent.wire.messages import Settings
-from llmgw.cluster.core.settings import AgentOptions, ClusterSettings, EngineOverride, EngineVersions
+from llmgw.cluster.core.engines import EngineOverride, EngineVersions
+from llmgw.cluster.core.sections import AgentOptions
+from llmgw.cluster.core.settings import ClusterSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from agent.wire.reason import Reason
 from fleet.core.replica import State
 from fleet.core.world import Demand, ReplicaView
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 FORGOTTEN_S = 30.0
 """What was remembered longer ago is nobody's memory: another planner was at work, or none."""

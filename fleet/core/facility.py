@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agent.wire.facts import INSTANCES, GpuFacts
 from agent.wire.reason import Reason
-from llmgw.cluster.core.settings import FacilitySettings, PlaceOptions
+from llmgw.cluster.core.sections import FacilitySettings, PlaceOptions
 
 PREFIX = "llmgw.io/"
 KINDS = ("rack", "row", "room", "site", "pdu")

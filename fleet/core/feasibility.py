@@ -16,7 +16,7 @@ from fleet.core.cards import Wish
 from fleet.core.learned import Known
 from fleet.core.room import Room, first_free
 from fleet.core.sizes import gib
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 Check = Callable[["Need", Room], Reason | None]
 

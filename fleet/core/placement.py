@@ -17,7 +17,7 @@ from fleet.core.feasibility import MOVING, STANDING, Need, first, rejections
 from fleet.core.plan import Place, Seat
 from fleet.core.room import Room, Rooms, first_free
 from fleet.core.world import ShardView, WantedModel
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 Size = tuple[int, tuple[int, int]]
 """Of a card: `fleet.core.cards.smallness`."""

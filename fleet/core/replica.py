@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.wire.shard import CACHE_MEMORY, GPU_MEMORY, ShardState
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 
 class State(StrEnum):

@@ -16,7 +16,7 @@ from fleet.core.demand import wants
 from fleet.core.replica import State
 from fleet.core.schedule import Bounds
 from fleet.core.world import Demand, WantedModel, World
-from llmgw.cluster.core.settings import ServingSettings
+from llmgw.cluster.core.sections import ServingSettings
 from llmgw.zones import known
 
 SYSTEM_STOPPED = "system_stopped"

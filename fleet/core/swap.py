@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleet.core.replica import State
 from fleet.core.world import Demand, ReplicaView, World
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 EVICTED = "evicted"
 """Code of the reason for which one replica goes so that another gets its card."""

@@ -10,7 +10,7 @@ from agent.wire.shard import Fabric, Profile, ShardState, Source
 from catalog.core.definition import Definition, ProfileDefinition
 from fleet.core.learned import Shown
 from fleet.core.replica import State
-from llmgw.cluster.core.settings import FacilitySettings, FleetSettings, ServingSettings
+from llmgw.cluster.core.sections import FacilitySettings, FleetSettings, ServingSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from fleet.events import RANK
 from fleet.selectors import demand, learned
 from fleet.selectors.world import stamp
 from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 _GIVES_UP = "it gives up its card"
 

@@ -13,7 +13,8 @@ from fleet.core.states import ModelState
 from gateway.core import snapshot
 from llmgw import zones
 from llmgw.cluster.actions import settings as cluster_settings
-from llmgw.cluster.core.settings import LimitSettings, default_price
+from llmgw.cluster.core.sections import LimitSettings
+from llmgw.cluster.core.settings import default_price
 from tenancy import allowances
 from tenancy.core import periods
 from tenancy.core.limits import Limits, Period, from_stored, with_defaults

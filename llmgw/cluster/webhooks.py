@@ -15,7 +15,7 @@ import httpx
 from django.conf import settings
 
 from llmgw.cluster.core import notices as core
-from llmgw.cluster.core.settings import Webhook
+from llmgw.cluster.core.webhooks import Webhook
 
 SILENT_S = 5.0
 """To connect, and between two pieces of an answer."""

@@ -13,6 +13,7 @@ from catalog.core.definition import Definition
 from catalog.core.fields import GIB, Fields
 from catalog.core.writing import written
 from llmgw.cluster.core import settings as core_settings
+from llmgw.cluster.core.sections import BadSettings
 from llmgw.cluster.core.settings import ClusterSettings
 from llmgw.cluster.errors import Invalid
 
@@ -67,7 +68,7 @@ def _settings(fields: Fields, document: dict[str, Any]) -> ClusterSettings:
             continue
         try:
             changed = core_settings.put(changed, str(path), value)
-        except core_settings.BadSettings as e:
+        except BadSettings as e:
             fields.problem(f"settings: {e}", "bad_setting")
     return core_settings.read(changed)
 

@@ -11,6 +11,7 @@ from agent.rehearsal import figures
 from fleet.core.world import NodeView, WantedModel
 from fleet.core.world import World as Fleet
 from llmgw.cluster.core import settings as core_settings
+from llmgw.cluster.core.sections import FleetSettings
 from llmgw.cluster.errors import Invalid
 from llmgw.rehearsal.pure.queue import Pace
 from llmgw.rehearsal.pure.report import by_model, report
@@ -33,7 +34,7 @@ def play(
     for path, value in world.settings.items():
         document = core_settings.put(document, path, value)
     # The rehearsal's own quick settings are for bad days of minutes: a week has the product's.
-    settings = replace(core_settings.read(document), fleet=core_settings.FleetSettings())
+    settings = replace(core_settings.read(document), fleet=FleetSettings())
     nodes = tuple(NodeView(n.id, n.facts, dict(n.facts.labels or {})) for n in world.nodes(64))
     classes = {(n.id, c.index): c.gpu_class for n in nodes for c in n.facts.gpus or ()}
     weights = {m.definition.name: m.weights for m in world.models}

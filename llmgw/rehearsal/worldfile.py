@@ -19,6 +19,7 @@ from catalog.core import reading
 from catalog.core.definition import Definition
 from catalog.core.fields import GIB, Fields
 from llmgw.cluster.core import settings as core_settings
+from llmgw.cluster.core.sections import BadSettings
 from llmgw.cluster.errors import Invalid
 from llmgw.rehearsal import faults as core_faults
 from llmgw.rehearsal.faults import Fault
@@ -293,6 +294,6 @@ def _settings(fields: Fields) -> dict[str, Any]:
     for path, value in found.items():
         try:
             document = core_settings.put(document, path, value)
-        except core_settings.BadSettings as e:
+        except BadSettings as e:
             fields.problem(f"settings: {e}", "bad_setting")
     return found

@@ -12,7 +12,7 @@ from agent.wire.shard import CACHE_MEMORY, CARD_HELD, GPU_MEMORY, ShardState
 from fleet import models, passes
 from fleet.actions import replicas
 from fleet.core.replica import Rank, Seen, State, observed
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 from tests.fleet import rows
 from tests.fleet.agents import FACTS
 

@@ -18,6 +18,7 @@ from fleet.core.agents import About, told, versions
 from fleet.models import Node
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.core import settings as core
+from llmgw.cluster.core.sections import BadSettings
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import AuditEntry
 from tenancy.models import Person
@@ -78,7 +79,7 @@ def test_nothing_is_said_of_engines_before_the_node_has_told_of_itself() -> None
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(document: dict[str, Any], says: str) -> None:
-    with pytest.raises(core.BadSettings) as refused:
+    with pytest.raises(BadSettings) as refused:
         core.read(document)
     assert says in str(refused.value)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from agent.wire.shard import Profile, ShardObserved, ShardState, Source
 from fleet import models, passes
 from fleet.core.replica import Rank, Seen, State, observed
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 from tests.fleet import rows
 
 pytestmark = pytest.mark.django_db

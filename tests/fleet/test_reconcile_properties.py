@@ -20,7 +20,7 @@ from fleet.core.reconcile import plan
 from fleet.core.replica import State
 from fleet.core.simulate import apply
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
-from llmgw.cluster.core.settings import ServingSettings
+from llmgw.cluster.core.sections import ServingSettings
 
 NOW = 1_000_000.0
 GIB = 1024**3

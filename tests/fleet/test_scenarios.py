@@ -48,7 +48,7 @@ from fleet.core.reconcile import plan
 from fleet.core.replica import State
 from fleet.core.simulate import apply
 from fleet.core.world import Demand, NodeView, ReplicaView, ShardView, StrayView, WantedModel, World
-from llmgw.cluster.core.settings import PlaceOptions, ServingSettings
+from llmgw.cluster.core.sections import PlaceOptions, ServingSettings
 
 FOLDER = Path(__file__).parent / "scenarios"
 GIB = 1024**3

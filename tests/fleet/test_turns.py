@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench.turns import Arrival, fewest, order, play
 from fleet.core.demand import expected, hours_before, wants
 from fleet.core.world import Demand
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 
 EXAMPLES = settings(max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "25")), deadline=None)
 

@@ -14,7 +14,7 @@ from fleet.core.replica import State
 from fleet.core.simulate import apply
 from fleet.core.swap import EVICTED
 from fleet.core.world import Demand, World
-from llmgw.cluster.core.settings import FleetSettings
+from llmgw.cluster.core.sections import FleetSettings
 from tests.fleet.test_reconcile_properties import MODELS, NOW, Situation, situations
 
 EXAMPLES = settings(

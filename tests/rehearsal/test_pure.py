@@ -16,7 +16,7 @@ from agent.rehearsal.hardware import TEMPLATES, Wish, facts
 from agent.wire.shard import Profile
 from catalog.core.definition import Definition, ProfileDefinition, Scaling
 from fleet.core.world import NodeView, WantedModel, World
-from llmgw.cluster.core.settings import FacilitySettings, PlaceOptions
+from llmgw.cluster.core.sections import FacilitySettings, PlaceOptions
 from llmgw.cluster.errors import Invalid
 from llmgw.rehearsal import pretended_week, worldfile
 from llmgw.rehearsal.pure.measured import Timed

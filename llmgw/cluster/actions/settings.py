@@ -14,6 +14,7 @@ from llmgw.cluster import look
 from llmgw.cluster.actions import audit
 from llmgw.cluster.changes import announce
 from llmgw.cluster.core import settings as core
+from llmgw.cluster.core.sections import BadSettings
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 from llmgw.cluster.models import SettingsRevision
 
@@ -51,7 +52,7 @@ def save(*, document: dict[str, Any], base: int, actor: str, note: str = "") -> 
     document = msgspec.to_builtins(document)  # YAML makes dates of dates, and a row holds JSON
     try:
         settings = core.read(document)
-    except core.BadSettings as e:
+    except BadSettings as e:
         raise Invalid("bad_settings", str(e)) from None
     problems = tuple(problem for check in _checks for problem in check(settings))
     if problems:
@@ -80,7 +81,7 @@ def put(*, path: str, value: Any, actor: str, note: str = "") -> SettingsRevisio
     version, document = current()
     try:
         changed = core.put(document, path, value)
-    except core.BadSettings as e:
+    except BadSettings as e:
         raise Invalid("bad_settings", str(e)) from None
     return save(document=changed, base=version, actor=actor, note=note or f"set {path}")
 

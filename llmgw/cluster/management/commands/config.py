@@ -16,6 +16,7 @@ from llmgw.cluster import selectors
 from llmgw.cluster.actions import settings
 from llmgw.cluster.commands import NounCommand, actor
 from llmgw.cluster.core import settings as core
+from llmgw.cluster.core.sections import BadSettings
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
 
 
@@ -48,7 +49,7 @@ def _get(path: str) -> dict[str, Any]:
     version, document = settings.current()
     try:
         value = core.get(document, path)
-    except core.BadSettings as e:
+    except BadSettings as e:
         raise NotFound("no_such_setting", str(e), "llmgw config get") from None
     return {"version": version, "path": path, "value": value}
 
