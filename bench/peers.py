@@ -38,7 +38,7 @@ class Peer:
             say(f"{self.name}: installing {', '.join(self.packages)} into {CACHE / self.environment}, once")
             try:
                 subprocess.run([sys.executable, "-m", "venv", CACHE / self.environment], check=True, timeout=120)
-                pip = [python, "-m", "pip", "install", "--quiet", *self.packages]
+                pip = [str(python), "-m", "pip", "install", "--quiet", *self.packages]
                 subprocess.run(pip, check=True, timeout=INSTALL_S, capture_output=True, text=True)
             except (subprocess.SubprocessError, OSError) as e:
                 said = str(getattr(e, "stderr", "") or e).strip().splitlines()

@@ -20,7 +20,7 @@ from bench.edge import KEY, edge, parts
 from bench.measuring import measure
 from bench.workloads import WORKLOADS
 from gateway.core.ledger import account, keys
-from gateway.core.snapshot import Catalog, LevelLimits, Scope, Tenancy
+from gateway.core.snapshot import Catalog, LevelLimits, Part, Scope, Tenancy
 from llmgw.keys import key_hash
 from llmgw.price import Dated, Price
 from tenancy.core.limits import Limits
@@ -49,7 +49,7 @@ def main() -> int:
         tenancy, catalog = usual["tenancy"], usual["catalog"]
         assert isinstance(tenancy, Tenancy)
         assert isinstance(catalog, Catalog)
-        other = {"tenancy": _tenancy(tenancy), "catalog": _priced(catalog)}
+        other: dict[str, Part] = {"tenancy": _tenancy(tenancy), "catalog": _priced(catalog)}
         the_edge = stack.enter_context(edge(engine, which, folder / "home", other=other))
         with redis.Redis(unix_socket_path=str(folder / "home" / "run" / "redis.sock")) as client:
             for one in _levels():

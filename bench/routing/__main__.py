@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -106,7 +107,8 @@ async def _drive(port: int, said: Sequence[Turn], sessions: bool) -> tuple[list[
 
 async def _ask(client: httpx.AsyncClient, turn: Turn, sessions: bool, began: float) -> Answer:
     body = json.loads(turn.body(MODEL)) | {"stream_options": {"include_usage": True}}
-    sent, first, usage = time.perf_counter(), 0.0, {}
+    sent, first = time.perf_counter(), 0.0
+    usage: dict[str, Any] = {}
     headers = {"x-session-id": turn.session} if sessions else {}
     async with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
         if answer.status_code != 200:

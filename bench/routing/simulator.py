@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from agent.wire.reason import Reason
 from gateway.core import prefix, router
@@ -103,9 +104,9 @@ class World:
 
     def run(self, jobs: Sequence[Job]) -> list[Row]:
         for job in jobs:
-            self._later(job.at, lambda job=job: self._arrive(job))
+            self._later(job.at, partial(self._arrive, job))
         for when, does in self.at:
-            self._later(when, lambda does=does: does(self))
+            self._later(when, partial(does, self))
         last = max(job.at for job in jobs)
         for second in range(int(last / POLL_S) + 1):
             self._later(second * POLL_S + 0.5, self._poll)
@@ -151,8 +152,11 @@ class World:
             unread = run.text.size - run.cached
             replica.reads_until = max(self.now, replica.reads_until) + unread / replica.machine.bytes_per_s
             run.first = replica.reads_until
-            self._later(run.first, lambda run=run: run.ticket.first(self.now))
-            self._later(run.first + run.job.answer_tokens * replica.machine.token_s, lambda run=run: self._end(run))
+            self._later(run.first, partial(self._first, run))
+            self._later(run.first + run.job.answer_tokens * replica.machine.token_s, partial(self._end, run))
+
+    def _first(self, run: _Run) -> None:
+        run.ticket.first(self.now)
 
     def _end(self, run: _Run) -> None:
         tokens = run.text.size // 4

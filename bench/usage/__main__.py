@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from itertools import islice
@@ -145,4 +144,4 @@ def _ingest(now) -> float:  # type: ignore[no-untyped-def]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
