@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from catalog.selectors import OutsideKey
 from gateway import spending
 from gateway.control.redis import client
+from gateway.control.rollups import FAILED
 from gateway.core import ids
 from gateway.models import Usage
 from llmgw.cluster.errors import Invalid, NotFound
@@ -54,6 +55,10 @@ def recent(*, limit: int = 50, **given: Any) -> list[dict[str, Any]]:
     return list(requests(**given).values(*_LISTED)[:limit])
 
 
+ANY_FAILURE = "failed"
+"""Whatever a model was to answer and nothing was answered, by any of the outcomes that say so."""
+
+
 def requests(
     *,
     model: str | None = None,
@@ -70,10 +75,13 @@ def requests(
     before: str | None = None,
 ) -> QuerySet[Usage]:
     """Rows, the newest first; each filter but `replica` and, on SQLite, `tag` (`feature`, `feature=search`) has an
-    index. `before` is the id of the last row of the page before: a page costs the same however far back it is. Raises
-    `Invalid` for an id that is not there."""
-    given = {"model": model, "outcome": outcome, "project": project, "key": key, "person": person, "replica": replica}
+    index. `outcome` may be `ANY_FAILURE`, too. `before` is the id of the last row of the page before: a page costs the
+    same however far back it is. Raises `Invalid` for an id that is not there."""
+    kind = None if outcome == ANY_FAILURE else outcome
+    given = {"model": model, "outcome": kind, "project": project, "key": key, "person": person, "replica": replica}
     rows = Usage.objects.filter(**{name: value for name, value in given.items() if value})
+    if outcome == ANY_FAILURE:
+        rows = rows.filter(outcome__in=FAILED)
     if status is not None:
         rows = rows.filter(status=status)
     if (outcome and outcome != Usage.Outcome.OK) or (status is not None and status >= 400):

@@ -152,6 +152,7 @@ LANGUAGE_COOKIE_NAME = "llmgw_lang"
 LOCALE_PATHS = [_ROOT / "locales"]
 TIME_ZONE = MACHINE.time_zone
 USE_I18N = True
+FORMAT_MODULE_PATH = ["llmgw.portal.formats"]
 USE_TZ = True
 STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True

@@ -118,14 +118,16 @@ def gpu(g: GpuFacts) -> dict[str, Any]:
 
 
 def _pcie(link: PcieFacts | None) -> str | None:
-    """`x8 of x16, generation 4 of 5`."""
+    """`Gen5 x16`, and `Gen4 x8 / Gen5 x16` where the card could do more than its slot does."""
     if link is None or link.width is None:
         return None
-    lanes = f"x{link.width}" + (f" of x{link.card_width}" if link.card_width not in (None, link.width) else "")
-    if link.generation is None:
-        return lanes
-    fastest = f" of {link.card_generation}" if link.card_generation not in (None, link.generation) else ""
-    return f"{lanes}, generation {link.generation}{fastest}"
+    runs = _lanes(link.generation, link.width)
+    could = _lanes(link.card_generation or link.generation, link.card_width or link.width)
+    return runs if runs == could else f"{runs} / {could}"
+
+
+def _lanes(generation: int | None, width: int) -> str:
+    return f"x{width}" if generation is None else f"Gen{generation} x{width}"
 
 
 def replicas(model: str | None = None, node: str | None = None) -> list[dict[str, Any]]:

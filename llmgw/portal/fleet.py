@@ -14,6 +14,8 @@ Row = dict[str, Any]
 
 WAITING = ("parked", "lost", "backoff", "pending", "starting", "loading")
 """What is wrong comes first."""
+WORST = ("parked", "lost", "refused", "backoff", "away", "unknown", "unsettled", "pending", "starting", "loading")
+"""Of nodes and replicas in a list; then whatever else is not ready."""
 SHOWN, MOST_WRONG = 12, 50
 """Rows on the page of the whole cluster, and of those that are not well: the rest has a page of its own."""
 _AS_TOLD = ("idle", "waiting", "not running")
@@ -46,11 +48,11 @@ class Fleet:
     @property
     def first_nodes(self) -> list[Row]:
         """Those that are not well, and some of the others."""
-        return _first(self.nodes)
+        return _first(wrong_first(self.nodes))
 
     @property
     def first_replicas(self) -> list[Row]:
-        return _first(self.replicas)
+        return _first(wrong_first(self.replicas))
 
     @property
     def ready(self) -> int:
@@ -61,10 +63,20 @@ class Fleet:
         return sum(n["connected"] for n in self.nodes)
 
 
+def wrong_first(rows: list[Row]) -> list[Row]:
+    """Nodes or replicas: the worst state first, otherwise as they were."""
+    return sorted(rows, key=lambda row: _worst(row["state"]))
+
+
+def _worst(state: str) -> int:
+    if state == "ready":
+        return len(WORST) + 1
+    return WORST.index(state) if state in WORST else len(WORST)
+
+
 def _first(rows: list[Row]) -> list[Row]:
     wrong = [row for row in rows if row["state"] != "ready"]
-    well = [row for row in rows if row["state"] == "ready"]
-    return wrong[:MOST_WRONG] + well[: max(SHOWN - len(wrong), 0)]
+    return wrong[:MOST_WRONG] + rows[len(wrong) : len(wrong) + max(SHOWN - len(wrong), 0)]
 
 
 def load() -> Fleet:

@@ -13,6 +13,7 @@ from django.utils import timezone, translation
 from fleet.core import devices
 from fleet.selectors import machines
 from fleet.selectors.machines import Machines
+from gateway.control.rollups import FAILED
 from gateway.models import Usage
 from llmgw.portal import capacity, fleet, traffic
 
@@ -34,7 +35,7 @@ class Overview:
 def load() -> Overview:
     """Everything that the page shows, in a fixed number of queries and one look into Redis."""
     at = timezone.now()
-    failed = Q(outcome__in=("engine_failed", "timed_out", "unknown"))
+    failed = Q(outcome__in=FAILED)
     by_model = (
         Usage.objects.filter(at__gte=at - timedelta(hours=1))
         .order_by()

@@ -356,7 +356,7 @@ THE_SAME = re.compile(
     r"|[\d/ ]+(?:ms|GiB|Gb/s)(?: / \d+ GiB)?"
     r"|(?:node-\d|tiny|qwen2\.5-72b|r-\d{10}(?: \(node-\d\))?|req_\d{26})(?: · llmgw)?"
     r"|Ada|ada@example\.com|İstanbul Lab(?:/research(?:/assistants)?)?"
-    r"|CSV|JSON|x-session-id|feature=search|llmgw_Ab3dEf"
+    r"|CSV|JSON|503, 5xx|x-session-id|feature=search|llmgw_Ab3dEf"
     r"|assistants(?: · llmgw)?|idle-model|llamacpp|EPYC 9354|Debian 12 x86_64|avx2|avx512f"
 )
 """What both languages write alike, or what people and machines wrote."""

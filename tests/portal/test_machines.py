@@ -137,6 +137,19 @@ def test_the_cluster_page_shows_what_is_wrong_first_and_not_every_machine(
     assert page.count('href="/admin/nodes/') < len(found.nodes)
 
 
+def test_lists_begin_with_what_is_wrong_and_show_a_phone_twelve(hall: Client) -> None:
+    nodes = re.findall(r'<th scope="row"><a href="/admin/nodes/([^"]*)"', _page(hall, "/admin/nodes"))
+    assert set(nodes[:2]) == {"ib-09", "node-3"}, "those that are away"
+    assert set(nodes[2:4]) == {"node-2", "roce-04"}, "those that take nothing new"
+    states = re.findall(r'<span class="state (\w+)">', _page(hall, "/admin/replicas"))
+    assert states == sorted(states, key=["bad", "busy", "good"].index)
+    assert 'data-fresh class=" short"' in _page(hall, "/admin/nodes")
+    assert f'?all=1">{len(nodes) - 12} more<' in _page(hall, "/admin/nodes")
+    assert 'data-fresh class=""' in _page(hall, "/admin/nodes?all=1")
+    cards = _page(hall, "/admin/nodes/mig-01")
+    assert '?all=1#devices">4 more<' in cards
+
+
 def test_names_that_others_wrote_stay_text(admin: Client) -> None:
     from fleet.models import Node, Replica, Shard
 

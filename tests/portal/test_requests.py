@@ -140,6 +140,36 @@ def test_requests_are_found_by_what_the_address_says(admin: Client, seeded: seed
     assert "a moment is written like" in admin.get("/admin/requests?from=yesterday").content.decode()
 
 
+def test_an_operator_asks_as_he_knows_it(admin: Client, seeded: seed.Seeded) -> None:
+    odd = "req_01KBATRZ5W8T3V9QXHN2JM4P7C"
+    last = Usage.objects.get(request_id=REQUEST)
+    Usage.objects.create(
+        request_id=odd, at=last.at, endpoint="chat", model="tiny", asked="tiny", outcome="timed_out", status=504,
+        person=seeded.member.public_id,
+    )  # fmt: skip
+    for query in ("?q=2jm4p7c", "?q=…N2JM4P7C", "?q=req_01KB", "?status=5xx", "?status=504", f"?person={seed.MEMBER}"):
+        assert re.findall('title="(req_01K[A-Z0-9]*)"', admin.get(f"/admin/requests{query}").content.decode()) == [
+            odd
+        ], query
+        assert found(admin, query) == [], "and nothing else"
+    page = admin.get("/admin/requests?outcome=failed").content.decode()
+    assert odd in page
+    assert "the engine failed" in page
+    assert len(re.findall('<th scope="row"', page)) == 1 + Usage.objects.filter(outcome="engine_failed").count()
+    assert "among the newest 100,000" in admin.get("/admin/requests?q=ZZZZ").content.decode()
+    minute = timezone.localtime(last.at)
+    narrow = f"?from={minute - timedelta(minutes=2):%Y-%m-%dT%H:%M}&to={minute + timedelta(minutes=2):%Y-%m-%dT%H:%M}"
+    assert found(admin, narrow) == [REQUEST]
+    page = admin.get(f"/admin/requests{narrow}&key={seeded.key.prefix}").content.decode()
+    assert f'name="from" type="datetime-local" value="{minute - timedelta(minutes=2):%Y-%m-%dT%H:%M}"' in page
+    assert f"/api/v1/requests?key={seeded.key.public_id}" in page, "the API is asked in its own words"
+
+
+def test_an_id_shows_where_it_differs(admin: Client) -> None:
+    page = admin.get("/admin/requests").content.decode()
+    assert f'title="{OTHER}" translate="no"><code>…00000001</code>' in page
+
+
 def test_pages_go_on_where_the_last_one_ended(admin: Client) -> None:
     template = Usage.objects.get(request_id=REQUEST)
     at = template.at - timedelta(days=60)

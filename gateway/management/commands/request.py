@@ -35,7 +35,7 @@ class Command(NounCommand):
         found = self.verb("list", _list, "the newest requests first")
         found.add_argument("--limit", type=int, default=20)
         found.add_argument("--model", help="only of this model")
-        found.add_argument("--outcome", choices=Usage.Outcome.values)
+        found.add_argument("--outcome", choices=[*Usage.Outcome.values, selectors.ANY_FAILURE])
         found.add_argument("--project", metavar="ID", help="only of this project, by its id")
         replay = self.verb("replay", _replay, "send a kept request once more, to another model", show=_replayed)
         replay.add_argument("request_id", metavar="ID", help="a request that its project keeps")

@@ -22,7 +22,7 @@ from fleet.actions import nodes as actions
 from fleet.models import Certificate
 from fleet.selectors import machines
 from llmgw.cluster.errors import Invalid, NotFound, Refusal
-from llmgw.portal import confirm, listing, node_cards, said
+from llmgw.portal import confirm, fleet, listing, node_cards, said
 from llmgw.portal.doctor import examine
 from llmgw.portal.fleet import Row
 from llmgw.portal.gate import administrators, person
@@ -78,7 +78,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
         return " ".join([row["node"], row["state"], *(f"{k}={v}" for k, v in row["labels"].items())])
 
     order = listing.sorting(request, COLUMNS)
-    rows = listing.ordered(listing.matching(request, selectors.nodes(), words), order)
+    rows = listing.ordered(listing.matching(request, fleet.wrong_first(selectors.nodes()), words), order)
     context = {"page": listing.page(request, rows), "sorting": order, "form": form, "made": made}
     return render(request, "portal/nodes/list.html", context)
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from fleet import selectors
 from fleet.actions import replicas as actions
 from llmgw.cluster.errors import Conflict, Invalid, NotFound
-from llmgw.portal import listing
+from llmgw.portal import fleet, listing
 from llmgw.portal.fleet import Row
 from llmgw.portal.gate import administrators, person
 from llmgw.portal.logs import tail
@@ -32,7 +32,7 @@ def replicas(request: HttpRequest) -> HttpResponse:
         return " ".join(str(row[k] or "") for k in ("replica", "model", "profile", "state", "reason", "node", "engine"))
 
     order = listing.sorting(request, COLUMNS)
-    rows = listing.ordered(listing.matching(request, selectors.replicas(), words), order)
+    rows = listing.ordered(listing.matching(request, fleet.wrong_first(selectors.replicas()), words), order)
     return render(request, "portal/replicas/list.html", {"page": listing.page(request, rows), "sorting": order})
 
 

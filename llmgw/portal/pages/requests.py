@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils import timezone
 
 from catalog import selectors as catalog
 from gateway import exporting, moments, selectors
@@ -20,17 +24,22 @@ from gateway.control import kept
 from gateway.models import Usage
 from llmgw.cluster.errors import Refusal
 from llmgw.cluster.why import why
+from llmgw.fold import fold
 from llmgw.portal import listing
 from llmgw.portal.gate import administrators, person, signed_in
 from llmgw.portal.life import life
 from tenancy.models import Key, Person, Project
 
 NAMED = ("model", "outcome", "project", "key", "person", "replica", "session", "tag")
-"""What rows are found by; beside it `status`, `from`, `to`, and `q`, the beginning of an id."""
+"""What rows are found by; beside it `status`, `from`, `to`, and `q`, the beginning or the end of an id."""
 WINDOW = 5000
 """Other orders than by time are of the newest so many: nothing else could be done quickly over all there are."""
+ENDS = 100_000
+"""The end of an id is looked for among the newest so many: no index has it."""
 MOST_EXPORTED = 200_000
 MOST_PROJECTS = 500
+STATUSES = re.compile(r"([1-5])xx", re.IGNORECASE)
+"""A whole kind of statuses."""
 COLUMNS = {
     "at": "-at",
     "model": "model",
@@ -47,11 +56,15 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`rows` the newest first. `problem`: what of the address makes no sense; then no row is shown."""
+    """`rows` the newest first. `problem`: what of the address makes no sense; then no row is shown. `looked`: among how
+    many of the newest rows alone it was looked."""
 
     rows: QuerySet[Usage]
     chosen: dict[str, str]
     problem: str = ""
+    looked: int = 0
+    api: str | None = None
+    """The same for the API, which has fewer ways to ask: None where it cannot."""
 
 
 @administrators
@@ -63,6 +76,9 @@ def requests(request: HttpRequest) -> HttpResponse:
         "chosen": asked.chosen,
         "sorting": order,
         "window": WINDOW,
+        "looked": asked.looked,
+        "since": _shown(asked.chosen.get("from")),
+        "until": _shown(asked.chosen.get("to"), end=True),
         "live": request.GET.get("live") == "1",
         "outcomes": Usage.Outcome.choices,
         "models": [entry.name for entry in catalog.entries()],
@@ -122,8 +138,11 @@ def _asked(request: HttpRequest) -> Asked:
     given: dict[str, Any] = {name: chosen[name] for name in NAMED if name in chosen}
     if "key" in given:
         given["key"] = _key(given["key"])
+    if "person" in given:
+        given["person"] = _person(given["person"])
+    kind = STATUSES.fullmatch(chosen.get("status", ""))
     try:
-        if "status" in chosen:
+        if "status" in chosen and kind is None:
             given["status"] = int(chosen["status"]) if chosen["status"].isdecimal() else -1
         if "from" in chosen:
             given["since"] = moments.read(chosen["from"])
@@ -132,9 +151,14 @@ def _asked(request: HttpRequest) -> Asked:
         rows = selectors.requests(**given, before=get("before") or None)
     except Refusal as e:
         return Asked(Usage.objects.none(), chosen, e.reason.sentence)
-    if "q" in chosen:  # a stretch of ids, which an index has in order
-        rows = rows.filter(request_id__gte=chosen["q"], request_id__lt=chosen["q"] + "~")
-    return Asked(rows, chosen)
+    if kind is not None:
+        rows = rows.filter(status__gte=int(kind[1]) * 100, status__lt=int(kind[1]) * 100 + 100)
+    asked_id = chosen.get("q", "").removesuffix("…").removeprefix("…")
+    if asked_id.startswith("req_"):  # a stretch of ids, which an index has in order
+        rows = rows.filter(request_id__gte=asked_id, request_id__lt=asked_id + "~")
+    elif asked_id:
+        return Asked(_window(rows, ENDS).filter(request_id__endswith=asked_id.upper()), chosen, looked=ENDS)
+    return Asked(rows, chosen, api=None if kind or asked_id else _api(given))
 
 
 def _key(text: str) -> str:
@@ -143,9 +167,29 @@ def _key(text: str) -> str:
     return found or text
 
 
-def _window(rows: QuerySet[Usage]) -> QuerySet[Usage]:
+def _api(given: dict[str, Any]) -> str:
+    names = {"since": "from", "until": "to"}
+    values = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
+    return urlencode({names.get(name, name): value for name, value in values.items()})
+
+
+def _person(text: str) -> str:
+    """By id, or by address."""
+    found = Person.objects.filter(email=fold(text)).values_list("public_id", flat=True).first()
+    return found or text
+
+
+def _shown(text: str | None, *, end: bool = False) -> str:
+    """A moment of the address as the form's field takes it; nothing for one that makes no sense."""
+    try:
+        return f"{timezone.localtime(moments.read(text, end=end)):%Y-%m-%dT%H:%M}" if text else ""
+    except Refusal:
+        return ""
+
+
+def _window(rows: QuerySet[Usage], most: int = WINDOW) -> QuerySet[Usage]:
     """The newest of them, found by when the last of these was."""
-    last = rows.values_list("at", flat=True)[WINDOW - 1 : WINDOW].first()
+    last = rows.values_list("at", flat=True)[most - 1 : most].first()
     return rows if last is None else rows.filter(at__gte=last)
 
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, pgettext
 from django.utils.translation import gettext as _
 
-from llmgw.portal import assets, listing, signs, words
+from llmgw.portal import assets, fleet, listing, signs, words
 from llmgw.portal import said as sentences
 from llmgw.portal.left import Bar
 from llmgw.price import MICRO, NANO
@@ -184,6 +184,12 @@ def when(at: datetime | None) -> SafeString:
     )
 
 
+@register.simple_tag
+def clock(at: datetime) -> str:
+    """The hour of a moment, to the second."""
+    return f"{timezone.localtime(at):%H:%M:%S}"
+
+
 @register.simple_tag(takes_context=True)
 def column(context: template.Context, name: str, label: str, css: str = "") -> SafeString:
     """A column's head. Where the page sorts by it, a link in it does, and it says which way the table is sorted."""
@@ -211,6 +217,18 @@ def copied(value: str, shown: str = "") -> SafeString:
         icon("copy"),
         _("Copy"),
     )
+
+
+@register.simple_tag(takes_context=True)
+def short(context: template.Context) -> str:
+    """The class of a part whose tables show a phone their first rows alone, and what is wrong; `?all` shows it all."""
+    return "" if "all" in context["request"].GET else " short"
+
+
+@register.simple_tag
+def more(rows: Sequence[Any]) -> int:
+    """How many rows a phone is not shown at first."""
+    return max(len(rows) - fleet.SHOWN, 0)
 
 
 @register.simple_tag

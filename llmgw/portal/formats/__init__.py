@@ -1,0 +1,1 @@
+"""How the pages write dates, a language each, as Django looks for them."""
