@@ -1,7 +1,8 @@
 """`python -m bench.routing`: the frozen workload on real llama.cpp replicas, once under each policy, as one table.
 
-Cached tokens first: they are the engines' own counts and depend little on what else the machine does. Exits 0, or 1
-when a request was not answered, or 2 when nothing could be measured.
+Cached tokens first: they are the engines' own counts and depend little on what else the machine does. Times depend on
+it much: of `--rounds` each goes through the policies the other way round, and what is set against one another was
+measured side by side. Exits 0, or 1 when a request was not answered, or 2 when nothing could be measured.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bench.contenders import CannotStart
 from bench.edge import KEY
 from bench.routing import workload
 from bench.routing.replicas import CONTEXT, MODEL, PARALLEL, replicas
+from bench.routing.slots import SIMILARITY
 from bench.routing.workload import Turn
 from gateway.core import router
 
@@ -34,7 +36,8 @@ EXAMPLES = """examples:
   python -m bench.routing                        four replicas, four policies: some three minutes
   python -m bench.routing --quick                two replicas, a third of the requests
   python -m bench.routing --policies prefix,predicted --sessions
-  python -m bench.routing --others               beside sglang-router, which is installed apart when first asked for"""
+  python -m bench.routing --others               beside sglang-router, which is installed apart when first asked for
+  python -m bench.routing --policies round_robin,predicted --others --rounds 3 --similarity 0.7"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +59,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--each-s", type=float, default=0.4, help="mean time between two requests")
     parser.add_argument("--sessions", action="store_true", help="send x-session-id")
     parser.add_argument("--quick", action="store_true", help="a first look")
+    parser.add_argument("--rounds", type=int, default=1, help="how often, each the other way round")
+    parser.add_argument("--seed", type=int, default=workload.SEED, help="of another workload of the same shape")
+    parser.add_argument(
+        "--similarity", type=float, default=SIMILARITY, help="--slot-prompt-similarity of the engines (%(default)s)"
+    )
     options = parser.parse_args(arguments)
     count = 2 if options.quick else options.replicas
-    said = _turns(options.each_s, 2 if options.quick else 6)
+    said = workload.lab(2 if options.quick else 6, each_s=options.each_s, seed=options.seed)
     print(f"{len(said)} requests, {count} llama.cpp replicas × {PARALLEL} places, {CONTEXT} tokens of context")
-    print(f"workload seed {workload.SEED}; one request every {options.each_s} s; one thread a replica\n")
+    print(f"workload seed {options.seed}; one request every {options.each_s} s; one thread a replica", end="")
+    print(f"; slot similarity {options.similarity}\n")
     print("| policy | cached tokens | mean TTFT ms | p90 TTFT ms | output tokens/s | requests by replica |")
     print("|---|---|---|---|---|---|", flush=True)
+    policies = [*options.policies.split(","), *(OTHERS if options.others else ())]
+    found: dict[str, list[Answer]] = {policy: [] for policy in policies}
     failed = 0
-    for policy in (*options.policies.split(","), *(OTHERS if options.others else ())):
-        with tempfile.TemporaryDirectory(prefix="llmgw-routing-") as scratch:
-            try:
-                with replicas(count, policy, Path(scratch)) as port:
-                    answers, errors = asyncio.run(_drive(port, said, options.sessions))
-            except CannotStart as e:
-                print(f"bench.routing: {e}", file=sys.stderr)
-                if policy in OTHERS:
-                    continue
-                return 2
-        failed += len(errors)
-        print(_line(policy, answers), flush=True)
-        for error in errors[:3]:
-            print(f"bench.routing: {error}", file=sys.stderr)
+    for number in range(options.rounds):
+        for policy in policies[:: -1 if number % 2 else 1]:
+            with tempfile.TemporaryDirectory(prefix="llmgw-routing-") as scratch:
+                try:
+                    with replicas(count, policy, Path(scratch), options.similarity) as port:
+                        answers, errors = asyncio.run(_drive(port, said, options.sessions))
+                except CannotStart as e:
+                    print(f"bench.routing: {e}", file=sys.stderr)
+                    if policy in OTHERS:
+                        continue
+                    return 2
+            failed += len(errors)
+            found[policy] += answers
+            print(_line(policy, answers), flush=True)
+            for error in errors[:3]:
+                print(f"bench.routing: {error}", file=sys.stderr)
+    _against(found)
     return 1 if failed else 0
 
 
-def _turns(each_s: float, groups: int) -> list[Turn]:
-    """What fits into the tiny model's context: about 1 500 tokens at most."""
-    return workload.turns(groups, sessions=3, length=4, system_words=140, said_words=15, answer_tokens=8, each_s=each_s)
+def _against(found: dict[str, list[Answer]]) -> None:
+    """What `predicted` came to over all rounds, beside each of the others."""
+    waits = {policy: sum(a.ttft_s for a in answers) / len(answers) for policy, answers in found.items() if answers}
+    ours = waits.pop(router.PREDICTED, None)
+    if ours is not None and waits:
+        said = ", ".join(f"{ours / theirs:.2f} × {policy}" for policy, theirs in waits.items())
+        print(f"\nmean TTFT of {router.PREDICTED}: {ours * 1000:.0f} ms = {said}")
 
 
 async def _drive(port: int, said: Sequence[Turn], sessions: bool) -> tuple[list[Answer], list[str]]:

@@ -19,6 +19,7 @@ from bench import edge as bench_edge
 from bench.contenders import CannotStart, wait_until_answers
 from bench.peers import PEERS, Peer
 from bench.processes import end
+from bench.routing.slots import SIMILARITY
 from gateway.core import snapshot
 from gateway.core.snapshot import Catalog, Endpoint, Endpoints, KeyEntry, ModelEntry, Part, Policies, Scope, Tenancy
 from llmgw import machine, secrets
@@ -34,11 +35,11 @@ _WEIGHTS = ROOT / "agent" / "starter" / "tiny.gguf"
 
 
 @contextmanager
-def replicas(count: int, policy: str, folder: Path) -> Iterator[int]:
+def replicas(count: int, policy: str, folder: Path, similarity: float = SIMILARITY) -> Iterator[int]:
     """The port of an edge that routes by `policy` over `count` replicas whose caches are empty; or of the peer of that
-    name."""
+    name. `similarity`: of the engines' slots."""
     if policy in PEERS:
-        with _behind(PEERS[policy], count, folder) as port:
+        with _behind(PEERS[policy], count, folder, similarity) as port:
             yield port
         return
     this = machine.Machine(home=folder)
@@ -51,7 +52,7 @@ def replicas(count: int, policy: str, folder: Path) -> Iterator[int]:
         endpoints = []
         for number in range(count):
             name = f"r-{number:010x}"
-            port = _engine(engine_key(secret, name), this.logs_dir / f"{name}.log", stack)
+            port = engine(engine_key(secret, name), this.logs_dir / f"{name}.log", stack, similarity)
             endpoints.append(Endpoint(name, MODEL, "127.0.0.1", port, "here", parallel=PARALLEL))
         _publish(this, endpoints, policy)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
@@ -73,10 +74,10 @@ def replicas(count: int, policy: str, folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _behind(peer: Peer, count: int, folder: Path) -> Iterator[int]:
+def _behind(peer: Peer, count: int, folder: Path, similarity: float) -> Iterator[int]:
     """The client's own key is the engines': a peer passes it on."""
     with ExitStack() as stack:
-        ports = [_engine(bench_edge.KEY, folder / f"{number}.log", stack) for number in range(count)]
+        ports = [engine(bench_edge.KEY, folder / f"{number}.log", stack, similarity) for number in range(count)]
         engines = tuple(f"http://127.0.0.1:{port}" for port in ports)
         yield stack.enter_context(peer.running(engines, None, folder / peer.name, _say)).port
 
@@ -101,10 +102,11 @@ def _redis(this: machine.Machine, stack: ExitStack) -> None:
         time.sleep(0.01)
 
 
-def _engine(key: str, log: Path, stack: ExitStack) -> int:
+def engine(key: str, log: Path, stack: ExitStack, similarity: float) -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     sizes = ["--ctx-size", str(CONTEXT * PARALLEL), "--parallel", str(PARALLEL), "--threads", "1", "--metrics"]
+    sizes += ["--slot-prompt-similarity", str(similarity)]
     where = ["--model", str(_WEIGHTS), "--alias", MODEL, "--host", "127.0.0.1", "--port", str(port)]
     output = stack.enter_context(log.open("wb"))
     process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """Replicas that exist on paper, under the gateway's own router: the same core code as the edge's, and a clock. Pure.
 
 A replica reads prompts one after another at its pace, but for what its cache holds, and answers as many requests at a
-time as it has places. Its cache is bounded and forgets the least recently used.
+time as it has places. Its cache is bounded and forgets the least recently used, or is kept as llama.cpp keeps its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent.wire.reason import Reason
+from bench.routing.slots import Slots, prompt
 from gateway.core import prefix, router
 from gateway.core.load import Gauges, Load, Ticket, Turn
 from gateway.core.prefix import Prefixes, Text
@@ -24,13 +25,15 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a replica can do. `bytes_per_s`: of prompts that it does not know; `cache_blocks`: of `prefix.read`."""
+    """What a replica can do. `bytes_per_s`: of prompts that it does not know; `cache_blocks`: of `prefix.read`;
+    `similarity`: of llama.cpp's slots, which then are its cache."""
 
     parallel: int = 4
     bytes_per_s: float = 20_000.0
     token_s: float = 0.02
     cache_blocks: int = 2_000
     weight: float = 1.0
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Simulated:
         self.machine = machine
         self.load = Load(Endpoint(f"r-{number}", "m", "h", 1, "n", parallel=machine.parallel, weight=machine.weight))
         self.cache = Prefixes(machine.cache_blocks)
+        self.slots = None if machine.similarity is None else Slots(machine.parallel, machine.similarity)
         self.running = 0
         self.queue: deque[_Run] = deque()
         self.reads_until = 0.0
@@ -67,6 +71,16 @@ class Simulated:
         self.says = True
         """Whether it tells its load."""
         self.kv_usage: float | None = None
+
+    def read(self, run: _Run) -> None:
+        """What of the text it knows; from here on it knows all of it."""
+        if self.slots is None:
+            run.cached = self.cache.match(run.text, [1])[0]
+            self.cache.add(run.text, 1)
+            return
+        text = prompt(run.job.body)
+        run.slot, known = self.slots.take(text)
+        run.cached = run.text.size * known // len(text)
 
 
 @dataclass(slots=True)
@@ -78,6 +92,7 @@ class _Run:
     code: str
     cached: int = 0
     first: float = 0.0
+    slot: int = 0
 
 
 @dataclass
@@ -147,8 +162,7 @@ class World:
         while replica.queue and replica.running < replica.machine.parallel:
             run = replica.queue.popleft()
             replica.running += 1
-            run.cached = replica.cache.match(run.text, [1])[0]
-            replica.cache.add(run.text, 1)
+            replica.read(run)
             unread = run.text.size - run.cached
             replica.reads_until = max(self.now, replica.reads_until) + unread / replica.machine.bytes_per_s
             run.first = replica.reads_until
@@ -163,6 +177,8 @@ class World:
         run.ticket.served(self.now, tokens, run.cached // 4)
         run.ticket.end()
         run.at.running -= 1
+        if run.at.slots is not None:
+            run.at.slots.give_back(run.slot, self.now)
         number = self.replicas.index(run.at)
         self.rows.append(Row(run.job, number, run.code, run.first - run.job.at, run.text.size, run.cached))
         self._start(run.at)

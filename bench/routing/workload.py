@@ -73,5 +73,10 @@ def turns(
     return found
 
 
+def lab(groups: int = 6, *, each_s: float = 0.4, seed: int = SEED) -> list[Turn]:
+    """What fits into the tiny model's context, about 1 500 tokens at most: long beginnings, few words a turn."""
+    return turns(groups, 3, 4, system_words=140, said_words=15, answer_tokens=8, each_s=each_s, seed=seed)
+
+
 def _said(draw: random.Random, words: int) -> str:
     return " ".join(draw.choice(_WORDS) for _ in range(words))
