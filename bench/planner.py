@@ -223,7 +223,7 @@ def store(nodes: int) -> None:
     """A fleet that runs what is wanted: on each node four replicas on a card each, and one on four."""
     from catalog.models import Model
     from fleet import models
-    from fleet.selectors.world import LINK_LEASE
+    from fleet.core.hearing import LEASE as LINK_LEASE
     from llmgw.cluster import leases
     from llmgw.cluster.models import Lease
 

@@ -25,9 +25,9 @@ from llmgw.cluster.changes import announce
 _MOVING = ("memory_free_bytes", "disk_free_bytes")
 """Facts that heartbeats carry; kept beside the others, so that they can be written alone."""
 _ENDED = (ShardState.STOPPED, ShardState.FAILED)
-_BEATEN = (*_MOVING, "load_1m")
+_BEATEN = ("taken_generation", *_MOVING, "load_1m")
 _BEAT = (
-    f"UPDATE {models.Node._meta.db_table} SET last_seen = %s, taken_generation = %s, "  # noqa: S608 - our own names
+    f"UPDATE {models.Node._meta.db_table} SET last_seen = %s, "  # noqa: S608 - our own names
     + ", ".join(f"{name} = COALESCE(%s, {name})" for name in _BEATEN)
     + " WHERE id = %s"
 )
@@ -36,7 +36,7 @@ _OVER = (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The newest of a node's moving figures, gathered between two writes."""
+    """When a node was heard last, and the newest of its moving figures, gathered between two writes."""
 
     node_id: str
     at: datetime
@@ -44,6 +44,8 @@ class Beat:
     memory_free_bytes: int | None = None
     disk_free_bytes: int | None = None
     load_1m: float | None = None
+    since: datetime | None = None
+    """When the connection by which it was heard was let in: of an older one the node's row takes nothing. None: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,6 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> set[
         "generation": node.generation,
         "settled": node.settled,
         "taken_generation": message.generation if message.store_id == store_id else None,
-        "last_seen": now,
         "reported_at": now,
     }
     for name, value in changes.items():
@@ -120,8 +121,6 @@ def heartbeats(told: Iterable[News]) -> None:
     told = list(told)
     with transaction.atomic():
         events.serialise()
-        # Heard now, and not when the gathered figures are written next: under load that may be seconds later.
-        models.Node.objects.filter(node_id__in=[news.node_id for news in told]).update(last_seen=now)
         parts: set[str] = set()
         for news in told:
             node = models.Node.objects.filter(node_id=news.node_id).first()  # as the news before this one left it
@@ -134,37 +133,42 @@ def heartbeats(told: Iterable[News]) -> None:
             announce(*sorted(parts))
 
 
-def beats(batch: Iterable[Beat]) -> None:
-    """Many nodes' figures in one transaction; absent ones keep what was known."""
+def beats(batch: Iterable[Beat]) -> frozenset[str]:
+    """Many nodes' sign of life and figures in one transaction; absent figures keep what was known. It waits for nobody
+    who works on a node: those that others are writing just now are given back, to be written in a moment."""
     newest = {b.node_id: b for b in batch}
     if not newest:
-        return
+        return frozenset()
     with transaction.atomic():
-        known = dict(models.Node.objects.filter(node_id__in=newest).values_list("node_id", "pk"))
+        rows = models.Node.objects.filter(node_id__in=newest)
+        free = list(rows.select_for_update(skip_locked=True).values_list("node_id", "pk", "connected_at"))
+        known = {node: pk for node, pk, since in free if newest[node].since in (None, since)}
         # Not `bulk_update`: its one statement for a thousand nodes takes a second to be put together.
         adapt = connection.ops.adapt_datetimefield_value
-        rows = [
-            (adapt(b.at), b.taken_generation, *(getattr(b, name) for name in _BEATEN), known[node])
+        values = [
+            (adapt(b.at), *(getattr(b, name) for name in _BEATEN), known[node])
             for node, b in newest.items()
             if node in known
         ]
         with connection.cursor() as cursor:
-            cursor.executemany(_BEAT, rows)
-        _found_again(list(known.values()))
+            cursor.executemany(_BEAT, values)
+    left = set(newest) - {node for node, _, _ in free}
+    return frozenset(models.Node.objects.filter(node_id__in=left).values_list("node_id", flat=True) if left else ())
 
 
-def _found_again(nodes: list[int]) -> None:
-    """Replicas that were given up on nodes that were merely silent, and have nothing new to tell."""
-    lost = models.Shard.objects.filter(node__in=nodes, replica__state=core.State.LOST, observed__in=core.ALIVE)
-    replicas = sorted(set(lost.values_list("replica_id", flat=True)))
+def found_again(nodes: Iterable[str]) -> None:
+    """Replicas that were given up on nodes that were merely silent, are heard again, and have nothing new to tell."""
+    lost = models.Shard.objects.filter(replica__state=core.State.LOST, observed__in=core.ALIVE)
+    replicas = sorted(set(lost.filter(node__node_id__in=list(nodes)).values_list("replica_id", flat=True)))
     if not replicas:
         return
-    events.serialise()
-    parts: set[str] = set()
-    for replica in replicas:
-        parts |= _follow(replica, present=True, now=timezone.now())
-    if parts:
-        announce(*sorted(parts))
+    with transaction.atomic():
+        events.serialise()
+        parts: set[str] = set()
+        for replica in replicas:
+            parts |= _follow(replica, present=True, now=timezone.now())
+        if parts:
+            announce(*sorted(parts))
 
 
 def _foreign(node: models.Node, message: Report, store_id: str) -> bool:

@@ -183,10 +183,3 @@ def synced(
     if now - link_since >= grace_s:
         return True
     return not strange and all(at is not None and at >= link_since for at in reported_at)
-
-
-def lost(*, link_since: float | None, last_seen: float | None, lost_s: float, now: float) -> bool:
-    """Whether a node is given up. Time in which nobody could have heard it does not count."""
-    if link_since is None or last_seen is None:
-        return False
-    return now - max(last_seen, link_since) > lost_s

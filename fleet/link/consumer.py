@@ -11,7 +11,6 @@ from typing import Any
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.utils import timezone
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agent.wire import codec
@@ -28,7 +27,7 @@ from agent.wire.messages import (
     Welcome,
 )
 from fleet.actions import certificates, observe
-from fleet.link.protocol import SCOPE_KEY, Peer
+from fleet.link.protocol import HEARD_KEY, SCOPE_KEY, Heard, Peer
 from fleet.link.sessions import Session, Sessions, essence
 from fleet.link.telling import Telling
 from llmgw.cluster.errors import Refusal
@@ -55,6 +54,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self.session: Session | None = None
         self._telling: Telling | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._store_id = ""
         self._over = False
         """Nothing is sent any more."""
@@ -96,14 +96,13 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         if self.session is None or self._telling is None:
             await self._hello(message)
             return
-        self.session.heard = time.monotonic()
         match message:
             case Report():
                 self._telling.report(message)
             case Heartbeat():
                 self._heartbeat(self.session, self._telling, message)
             case Certify():
-                await self._certify(self.session, message)
+                self._renew(self.session, message)
             case Answer():
                 waiting = self.session.answers.pop(message.id, None)
                 if waiting is not None and not waiting.done():
@@ -164,6 +163,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             self.tell,
             self.refuse,
             found.since,
+            heard=self.scope.get(HEARD_KEY) or Heard(),
             settings=found.settings,
             settings_version=found.settings_version,
         )
@@ -172,7 +172,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             functools.partial(self._write_news, session),
             self._unwritten,
         )
-        await self.sessions.add(session)
+        self.sessions.add(session)
         log.info("%s is connected (agent %s)", message.node_id, message.agent_version or "of unknown version")
         told = found.settings
         await self.tell(Welcome(found.store_id, PROTOCOL, told.heartbeat_s, time.time(), told.settings))
@@ -188,9 +188,9 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self.sessions.look.set()
 
     def _heartbeat(self, session: Session, telling: Telling, message: Heartbeat) -> None:
-        self.sessions.beats[session.node_id] = observe.Beat(
+        session.beat = observe.Beat(
             node_id=session.node_id,
-            at=timezone.now(),
+            at=session.since,
             taken_generation=message.generation,
             memory_free_bytes=message.memory_free_bytes,
             disk_free_bytes=message.disk_free_bytes,
@@ -220,6 +220,11 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             self._over = True
             with contextlib.suppress(ClientDisconnected):
                 await self.close(1011)
+
+    def _renew(self, session: Session, message: Certify) -> None:
+        """Beside the conversation, which goes on; who asks again meanwhile has his answer on the way."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._certify(session, message))
 
     async def _certify(self, session: Session, message: Certify) -> None:
         """The node's next certificate; where it is refused the present one goes on."""

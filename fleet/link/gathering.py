@@ -20,8 +20,11 @@ class Gathering(Generic[I, O]):
     """`await gathering(item)` gives what `work` made of it. Where the work on several fails, each is tried alone, so
     that one that cannot be done fails by itself."""
 
-    def __init__(self, work: Callable[[Sequence[I]], Sequence[O]], most: int = MOST) -> None:
-        self._work, self._most = work, most
+    def __init__(
+        self, work: Callable[[Sequence[I]], Sequence[O]], most: int = MOST, free: asyncio.Event | None = None
+    ) -> None:
+        """`free`: while it is not set somebody goes first."""
+        self._work, self._most, self._free = work, most, free
         self._waiting: list[tuple[I, asyncio.Future[O]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -35,6 +38,8 @@ class Gathering(Generic[I, O]):
     async def _run(self) -> None:
         try:
             while self._waiting:
+                if self._free is not None:
+                    await self._free.wait()
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 batch = [(item, done) for item, done in batch if not done.done()]  # whoever left needs nothing
                 if batch:

@@ -1,14 +1,16 @@
-"""The one thing that uvicorn's websocket does not tell an application: whose certificate the client showed."""
+"""What uvicorn's websocket does not tell an application: whose certificate the client showed, and when it was heard."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 SCOPE_KEY = "llmgw.peer"
+HEARD_KEY = "llmgw.heard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,20 @@ class Peer:
     not_after: datetime
 
 
+@dataclass(eq=False, slots=True)
+class Heard:
+    """When the last whole message of a connection had come. Whoever looks at it may be late: that is not the node's."""
+
+    at: float = field(default_factory=time.time)
+    """In Unix seconds, for the rows."""
+    clock: float = field(default_factory=time.monotonic)
+    """For what is counted from it in this process."""
+
+
 class PeerProtocol(WebSocketsSansIOProtocol):
-    """Puts the `Peer` into the scope under `llmgw.peer`."""
+    """Puts the `Peer` into the scope under `llmgw.peer`, and a `Heard` that it keeps under `llmgw.heard`."""
+
+    _heard: Heard | None = None
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
@@ -30,6 +44,12 @@ class PeerProtocol(WebSocketsSansIOProtocol):
             return
         tls = self.transport.get_extra_info("ssl_object")
         scope[SCOPE_KEY] = peer(tls.getpeercert()) if tls is not None else None
+        self._heard = scope[HEARD_KEY] = Heard()
+
+    def send_receive_event_to_app(self) -> None:
+        if self._heard is not None:
+            self._heard.at, self._heard.clock = time.time(), time.monotonic()
+        super().send_receive_event_to_app()
 
 
 def peer(certificate: dict[str, Any] | None) -> Peer | None:

@@ -1,5 +1,6 @@
 """What the link does each second, and at once when it is nudged: sends desired states that moved, closes what was
-revoked or removed, writes the gathered figures, keeps its lease. A round that fails is logged and comes again."""
+revoked or removed, looks after nodes that are gone or heard again. A round that fails is logged and comes again; one
+that is late makes nobody silent (`fleet.link.hearing`)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from agent.wire.messages import Desired, Message, Question, Refused
 from fleet import models, questions
 from fleet.actions import observe
 from fleet.core import agents
+from fleet.core.hearing import LEASE_S
 from fleet.link import orders
 from fleet.link.sessions import Session, Sessions
 from fleet.nudges import CHANNEL
@@ -35,8 +36,6 @@ from llmgw.cluster.core import settings as core_settings
 log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
-BEATS_S = 5.0
-LEASE_S = 15.0
 SEND_S = 3.0
 """For one message to an agent: one that does not read must not hold up the others."""
 
@@ -56,7 +55,6 @@ class Rounds:
 
     def __init__(self, sessions: Sessions, link: str, holder: str, store_id: str) -> None:
         self.sessions, self.link, self.holder, self.store_id = sessions, link, holder, store_id
-        self._beats_at = 0.0
         self._revoked_at = timezone.now()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -80,16 +78,14 @@ class Rounds:
             self.sessions.look.clear()
 
     async def round(self) -> None:
-        flush = time.monotonic() - self._beats_at >= BEATS_S
-        beats = [self.sessions.beats.pop(n) for n in list(self.sessions.beats)] if flush else []
+        spoke, self.sessions.spoke = self.sessions.spoke, set()
         gone = {n: since for n, since in self.sessions.gone.items() if self.sessions.get(n) is None}
         held = list(self.sessions)  # before the store is read: whoever comes later has its turn in the next round
-        found = await database_sync_to_async(self._store)(beats, gone, flush)
+        await self.sessions.free.wait()
+        found = await database_sync_to_async(self._store)(spoke, gone)
         for node, since in gone.items():
             if self.sessions.gone.get(node) == since:
                 del self.sessions.gone[node]
-        if flush:
-            self._beats_at = time.monotonic()
         moved: dict[str, Session] = {}
         for session in held:
             where = found.positions.get(session.node_id)
@@ -107,9 +103,8 @@ class Rounds:
 
     async def finish(self) -> None:
         """The last writes of a link that stops in order."""
-        beats = list(self.sessions.beats.values())
         gone = {s.node_id: s.since for s in self.sessions} | self.sessions.gone
-        await database_sync_to_async(self._store)(beats, gone, False)
+        await database_sync_to_async(self._store)(set(), gone)
         await database_sync_to_async(leases.take)(self.link, "", 0)
 
     async def listen(self, url: str) -> None:
@@ -125,12 +120,10 @@ class Rounds:
                 log.debug("no nudges for a moment: %s", e)
                 await asyncio.sleep(0.5)
 
-    def _store(self, beats: list[observe.Beat], gone: dict[str, datetime], renew: bool) -> _Found:
+    def _store(self, spoke: set[str], gone: dict[str, datetime]) -> _Found:
         """The round's visit to the store."""
-        if renew:
-            leases.hold(self.link, self.holder, LEASE_S)
-        if beats:
-            observe.beats(beats)
+        if spoke:
+            observe.found_again(spoke)
         if gone:
             with transaction.atomic():
                 # A node that came back meanwhile has a newer connection in its row, which this is not the end of.

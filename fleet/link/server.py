@@ -17,12 +17,14 @@ from channels.db import database_sync_to_async
 
 from agent.wire import codec
 from fleet import bootstrap
+from fleet.core.hearing import LEASE as LINK_LEASE
 from fleet.link.consumer import AgentConsumer
+from fleet.link.hearing import Hearing
 from fleet.link.protocol import PeerProtocol
 from fleet.link.rounds import Rounds
 from fleet.link.sessions import Sessions
-from fleet.selectors.world import LINK_LEASE
 from llmgw import metrics
+from llmgw.cluster import changes
 from llmgw.machine import Machine
 
 PATH = "/agent/link"
@@ -78,8 +80,10 @@ async def serve(machine: Machine) -> None:
     host, port = listener.getsockname()[:2]
     link = f"{LINK_LEASE}:{socket.gethostname()}:{port}"[:60]
     sessions = Sessions()
-    rounds = Rounds(sessions, link, f"link-{os.getpid()}-{secrets.token_hex(4)}", store_id)
+    holder = f"link-{os.getpid()}-{secrets.token_hex(4)}"
+    rounds, hearing = Rounds(sessions, link, holder, store_id), Hearing(sessions, link, holder)
     await database_sync_to_async(rounds.begin)()
+    changes.tell_aside()
     tls = context(machine.pki_dir)
     config = uvicorn.Config(
         application(sessions, link),
@@ -100,6 +104,7 @@ async def serve(machine: Machine) -> None:
     beside = [
         asyncio.create_task(work)
         for work in (
+            hearing.run(),
             rounds.run(),
             rounds.listen(machine.redis_url),
             sessions.figures.run(machine.redis_url),
@@ -115,7 +120,14 @@ async def serve(machine: Machine) -> None:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(rounds.finish(), 3)
+            await asyncio.wait_for(_last(hearing, rounds), 3)
+        hearing.close()
+
+
+async def _last(hearing: Hearing, rounds: Rounds) -> None:
+    """What a link that stops in order still writes."""
+    await hearing.write()
+    await rounds.finish()
 
 
 async def _reload(tls: ssl.SSLContext, pki: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from agent.wire.messages import Answer, Hello, Message, Refused, Report, Settings
 from agent.wire.shard import ShardObserved
@@ -16,9 +17,11 @@ from fleet.link import admission
 from fleet.link.admission import Admitted
 from fleet.link.figures import Figures
 from fleet.link.gathering import Gathering
-from fleet.link.protocol import Peer
+from fleet.link.protocol import Heard, Peer
 
 Send = Callable[[Message], Awaitable[None]]
+END_S = 3.0
+"""For an older connection to be told that it is over."""
 SILENCE_S = 6.0
 """An older connection that was heard within this time, or three heartbeats, keeps its place against a second agent."""
 
@@ -37,7 +40,11 @@ class Session:
     settings: Settings = field(default_factory=Settings)
     """The newest that it was told, as `settings_version` of the cluster's gave them."""
     settings_version: int = 0
-    heard: float = field(default_factory=time.monotonic)
+    heard: Heard = field(default_factory=Heard)
+    beat: Beat | None = None
+    """The newest figures of its heartbeats."""
+    noted: float = 0.0
+    """`heard.at` as far as the rows know."""
     reported: bool = False
     """Its full report is in the rows: only now may it be told what is wanted."""
     sent: tuple[int, int, bool] | None = None
@@ -52,15 +59,21 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_node: dict[str, Session] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self.figures = Figures()
-        self.beats: dict[str, Beat] = {}
-        """Figures that are not yet in the rows."""
+        self.parted: dict[str, Beat] = {}
+        """What nodes whose connection ended had said last, until it is in the rows."""
+        self.spoke: set[str] = set()
+        """Nodes that were heard, as the rows say by now, and of which nobody has looked whether they were given up."""
+        self.free = asyncio.Event()
+        """Not set: who was heard is being written, and whatever else is to be written waits."""
+        self.free.set()
         self.gone: dict[str, datetime] = {}
         """Nodes whose connection ended and whose row does not say so yet, with when that connection was let in: the
         row may tell of a newer one by the time it is written."""
-        self.admit: Gathering[tuple[Hello, Peer, str], Admitted | Refused] = Gathering(_admit)
-        self.report: Gathering[tuple[str, Report, str], None] = Gathering(_report)
-        self.news: Gathering[observe.News, None] = Gathering(_news)
+        self.admit: Gathering[tuple[Hello, Peer, str], Admitted | Refused] = Gathering(_admit, free=self.free)
+        self.report: Gathering[tuple[str, Report, str], None] = Gathering(_report, free=self.free)
+        self.news: Gathering[observe.News, None] = Gathering(_news, free=self.free)
         self.look = asyncio.Event()
         """Set: a round should come now."""
 
@@ -78,7 +91,7 @@ class Sessions:
         held = self._by_node.get(node_id)
         if held is None or (instance is not None and held.instance == instance):
             return None
-        silent_s = time.monotonic() - held.heard
+        silent_s = time.monotonic() - held.heard.clock
         if silent_s > max(SILENCE_S, 3 * held.settings.heartbeat_s):
             return None
         return Refused(
@@ -88,22 +101,42 @@ class Sessions:
             retry_s=10,
         )
 
-    async def add(self, session: Session) -> None:
+    def add(self, session: Session) -> None:
         """Takes the place of an older connection of the same node."""
         held = self._by_node.get(session.node_id)
         self._by_node[session.node_id] = session
         self.gone.pop(session.node_id, None)
-        if held is not None:
-            await held.refuse(Refused("replaced", f"a newer connection of {session.node_id} took over", retry_s=5))
+        self.parted.pop(session.node_id, None)
+        if held is not None:  # beside: the old one may read nothing any more
+            over = Refused("replaced", f"a newer connection of {session.node_id} took over", retry_s=5)
+            task = asyncio.create_task(_bounded(held.refuse(over)))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     def remove(self, session: Session) -> None:
         if self._by_node.get(session.node_id) is session:
             del self._by_node[session.node_id]
             self.gone[session.node_id] = session.since
+            if (beat := unwritten(session)) is not None:
+                self.parted[session.node_id] = beat
             self.figures.gone(session.node_id)
             self.look.set()
         for waiting in session.answers.values():
             waiting.cancel()
+
+
+def unwritten(session: Session) -> Beat | None:
+    """That it was heard, with its newest figures, where the rows do not say so yet."""
+    if session.heard.at <= session.noted:
+        return None
+    at = datetime.fromtimestamp(session.heard.at, UTC)
+    newest = session.beat or Beat(session.node_id, at)
+    return replace(newest, at=at, since=session.since)
+
+
+async def _bounded(ending: Awaitable[None]) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ending, END_S)
 
 
 def _admit(asked: Sequence[tuple[Hello, Peer, str]]) -> Sequence[Admitted | Refused]:

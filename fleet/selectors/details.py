@@ -17,14 +17,13 @@ from agent.wire.facts import GpuFacts, PcieFacts, device_name
 from agent.wire.shard import Profile
 from fleet import models
 from fleet.core import learned as core_learned
-from fleet.core import world as core
 from fleet.core.facility import location
 from fleet.core.learned import Figure, warning
 from fleet.core.replica import State
 from fleet.core.sizes import span
 from fleet.selectors import engines, figures, learned, silent
-from fleet.selectors.world import LINK_LEASE, facts_of, labels_of, stamp
-from llmgw.cluster import leases
+from fleet.selectors.hearing import ears
+from fleet.selectors.world import facts_of, labels_of, stamp
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.errors import NotFound
 
@@ -220,7 +219,7 @@ class _Told:
     def __init__(self, now: datetime) -> None:
         self.now = now.timestamp()
         self.lost_s = cluster_settings.in_force().fleet.node_lost_s
-        self.link_since = leases.oldest_start(LINK_LEASE, self.now)
+        self.links = ears(self.now)
 
     def state(self, row: models.Node) -> tuple[str, str]:
         """(one word, one sentence where there is something to say)."""
@@ -228,9 +227,9 @@ class _Told:
         ago = f"last heard {span(self.now - seen)} ago" if seen is not None else "never heard"
         if row.refused and not row.connected:
             return "refused", row.refused
-        if core.lost(link_since=self.link_since, last_seen=seen, lost_s=self.lost_s, now=self.now):
+        if self.links.lost(link=row.link, last_seen=seen, lost_s=self.lost_s, now=self.now):
             return "lost", ago
-        if self.link_since is None:
+        if self.links.since is None:
             return "unknown", "the agent link does not run"
         if not row.connected:
             return "away", ago

@@ -20,6 +20,7 @@ from agent.wire.facts import NodeFacts
 from agent.wire.shard import Fabric, Profile, ShardState, Source
 from fleet import models
 from fleet.core import world as core
+from fleet.core.hearing import Ears
 from fleet.core.replica import State
 
 _Row = tuple[Any, ...]
@@ -39,7 +40,7 @@ def _number(name: str) -> Cast:
     return Cast(F(name), IntegerField())
 
 
-def nodes(link_since: float | None, lost_s: float, now: float) -> tuple[dict[int, core.NodeView], list[float | None]]:
+def nodes(ears: Ears, lost_s: float, now: float) -> tuple[dict[int, core.NodeView], list[float | None]]:
     """Every node by its row, in the order of their ids, and when each reported last. In two queries."""
     global _nodes
     rows = list(
@@ -56,6 +57,7 @@ def nodes(link_since: float | None, lost_s: float, now: float) -> tuple[dict[int
             "memory_free_bytes",
             "disk_free_bytes",
             _text("last_seen"),
+            "link",
         )
     )
     facts = _facts_of({row[0]: row[2] for row in rows})
@@ -63,8 +65,8 @@ def nodes(link_since: float | None, lost_s: float, now: float) -> tuple[dict[int
     for row in rows:
         known = _nodes.get(row[0])
         reported_at = _stamp(row[2])
-        lost = core.lost(link_since=link_since, last_seen=_stamp(row[11]), lost_s=lost_s, now=now)
-        reported = link_since is not None and reported_at is not None and reported_at >= link_since
+        lost = ears.lost(link=row[12], last_seen=_stamp(row[11]), lost_s=lost_s, now=now)
+        reported = ears.since is not None and reported_at is not None and reported_at >= ears.since
         key = (*row[:11], lost, reported, id(facts[row[0]]))
         if known is not None and known[0] == key:
             found[row[0]] = known

@@ -15,8 +15,7 @@ from fleet.core.devices import Device
 from fleet.core.fabrics import Fabrics
 from fleet.core.world import NodeView, ReplicaView
 from fleet.selectors import figures, kept
-from fleet.selectors.world import LINK_LEASE
-from llmgw.cluster import leases
+from fleet.selectors.hearing import ears
 from llmgw.cluster.actions import settings as cluster_settings
 
 
@@ -35,8 +34,8 @@ class Machines:
 def look() -> Machines:
     """The machines now."""
     now = time.time()
-    link_since = leases.oldest_start(LINK_LEASE, now)
-    views, reported = kept.nodes(link_since, cluster_settings.in_force().fleet.node_lost_s, now)
+    links = ears(now)
+    views, reported = kept.nodes(links, cluster_settings.in_force().fleet.node_lost_s, now)
     replicas = kept.replicas(kept.shards({pk: view.id for pk, view in views.items()}))
     nodes, told = tuple(views.values()), figures.of_every(now)
     fresh = {n.id for n, at in zip(nodes, reported, strict=True) if at is not None and now - at <= figures.REPORT_S}
@@ -46,7 +45,7 @@ def look() -> Machines:
             return gpu  # as it was reported a moment ago
         return figures.over(gpu, told.get(node.id, {}).get(gpu.index))
 
-    heard = link_since is not None
+    heard = links.since is not None
     found = devices.of(nodes, replicas, of, heard=heard)
     return Machines(nodes, replicas, found, fabrics.of(nodes), heard)
 

@@ -14,8 +14,8 @@ from fleet.core import world as core
 from fleet.core.replica import State
 from fleet.core.states import Copy, ModelState, model_state
 from fleet.selectors import learned
-from fleet.selectors.world import LINK_LEASE, facts_of, stamp
-from llmgw.cluster import leases
+from fleet.selectors.hearing import ears
+from fleet.selectors.world import facts_of, stamp
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.zones import known
 
@@ -120,6 +120,6 @@ def standing() -> dict[str, catalog.Serving]:
 def _lost_nodes() -> set[int]:
     now = timezone.now().timestamp()
     lost_s = cluster_settings.in_force().fleet.node_lost_s
-    since = leases.oldest_start(LINK_LEASE, now)
-    rows = models.Node.objects.values_list("pk", "last_seen")
-    return {pk for pk, at in rows if core.lost(link_since=since, last_seen=stamp(at), lost_s=lost_s, now=now)}
+    links = ears(now)
+    rows = models.Node.objects.values_list("pk", "link", "last_seen")
+    return {pk for pk, link, at in rows if links.lost(link=link, last_seen=stamp(at), lost_s=lost_s, now=now)}

@@ -18,14 +18,12 @@ from fleet import models
 from fleet.core import agents
 from fleet.core import world as core
 from fleet.selectors import demand, kept, learned
+from fleet.selectors.hearing import ears
 from llmgw import keys, secrets
-from llmgw.cluster import leases
 from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.models import Change
 from llmgw.zones import known
 
-LINK_LEASE = "fleet.link"
-"""What each link process holds while it is up, with its host's name after a colon."""
 PARTS = ("fleet", "catalog", "policies")
 """The versions that a plan rests on."""
 
@@ -35,8 +33,9 @@ def load_world(now: float) -> core.World:
     version = fleet_version()
     settings = cluster_settings.in_force()
     fleet = settings.fleet
-    link_since = leases.oldest_start(LINK_LEASE, now)
-    views, reported_at = kept.nodes(link_since, fleet.node_lost_s, now)
+    heard = ears(now)
+    link_since = heard.since
+    views, reported_at = kept.nodes(heard, fleet.node_lost_s, now)
     names = {pk: view.id for pk, view in views.items()}
     replicas = kept.replicas(kept.shards(names))
     strays = tuple(stray_view(s, names[s.node_id]) for s in models.Stray.objects.all())

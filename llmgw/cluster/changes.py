@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -30,6 +30,42 @@ class _Told(threading.local):
 
 
 _told = _Told()
+
+
+class _Aside(threading.Thread):
+    """Tells in a thread of its own; what is announced while it does is told next, in one go."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="changes")
+        self._changed = threading.Condition()
+        self._names: set[str] = set()
+
+    def tell(self, names: tuple[str, ...]) -> None:
+        with self._changed:
+            self._names.update(names)
+            self._changed.notify()
+
+    def run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._names)
+                names, self._names = tuple(sorted(self._names)), set()
+            close_old_connections()
+            _told.listeners = set()
+            _run(names)
+            close_old_connections()
+
+
+_aside: _Aside | None = None
+
+
+def tell_aside() -> None:
+    """From now on what is announced in this process is told by a thread of its own: for a process whose work must not
+    wait for Redis, nor for what is built from the whole fleet at each change."""
+    global _aside
+    if _aside is None:
+        _aside = _Aside()
+        _aside.start()
 
 
 def listen(name: str, listener: Callable[[], None]) -> None:
@@ -55,6 +91,13 @@ def versions() -> dict[str, int]:
 
 
 def _tell(names: tuple[str, ...]) -> None:
+    if _aside is not None:
+        _aside.tell(names)
+    else:
+        _run(names)
+
+
+def _run(names: tuple[str, ...]) -> None:
     told = _told.listeners
     for name in names:
         for listener in _listeners.get(name, ()):

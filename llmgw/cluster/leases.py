@@ -7,7 +7,7 @@ same transaction. Terms follow the clock, so that a restored store still hands o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -23,6 +23,15 @@ class Held:
     name: str
     holder: str
     term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """What a lease's row says: when its holder took it, and until when it stands, in Unix seconds."""
+
+    name: str
+    taken_at: float
+    expires_at: float
 
 
 def hold(name: str, holder: str, ttl_s: float) -> Held | None:
@@ -63,6 +72,12 @@ def take(name: str, holder: str, ttl_s: float) -> Held:
     return Held(name, holder, term)
 
 
+def extend(name: str, holder: str, until: datetime) -> bool:
+    """Lets a tenure that nobody else has had meanwhile stand until then, however late: its beginning and its term stay.
+    False: it is not `holder`'s any more."""
+    return bool(Lease.objects.filter(name=name, holder=holder).update(expires_at=until))
+
+
 def is_held(held: Held) -> bool:
     """Whether the tenure still stands; asked inside the transaction that acts on it."""
     rows = Lease.objects.select_for_update().filter(name=held.name, holder=held.holder, term=held.term)
@@ -80,7 +95,7 @@ def term(name: str) -> int:
     return row or 0
 
 
-def oldest_start(prefix: str, now: float) -> float | None:
-    """When the longest-held of the live leases `prefix:…` was taken, in Unix seconds; None when none is held."""
-    rows = Lease.objects.filter(name__startswith=f"{prefix}:").values_list("taken_at", "expires_at")
-    return min((taken.timestamp() for taken, expires in rows if expires.timestamp() > now), default=None)
+def tenures(prefix: str) -> tuple[Tenure, ...]:
+    """The leases `prefix:…`, those that are over too."""
+    rows = Lease.objects.filter(name__startswith=f"{prefix}:").values_list("name", "taken_at", "expires_at")
+    return tuple(Tenure(name, taken.timestamp(), expires.timestamp()) for name, taken, expires in rows)

@@ -63,16 +63,30 @@ def test_it_is_renewed_before_it_ends() -> None:
     assert Lease.objects.get().expires_at > timezone.now() + timedelta(seconds=5)
 
 
-def test_released_and_taken_and_the_oldest_start() -> None:
+def test_released_and_taken_and_told() -> None:
     held = leases.take("links:a", "x", 10)
     leases.take("links:b", "y", 10)
     now = timezone.now().timestamp()
-    assert leases.oldest_start("links", now) == pytest.approx(now, abs=5)
+    told = {one.name: one for one in leases.tenures("links")}
+    assert sorted(told) == ["links:a", "links:b"]
+    assert told["links:a"].taken_at == pytest.approx(now, abs=5)
+    assert told["links:a"].expires_at == pytest.approx(now + 10, abs=5)
     leases.release(held)
     other = leases.hold("links:a", "z", 10)
     assert other is not None
     assert other.term > held.term
-    assert leases.oldest_start("nothing", now) is None
+    assert leases.tenures("nothing") == ()
+
+
+def test_a_tenure_that_nobody_else_has_had_is_extended_however_late() -> None:
+    held = leases.take("links:a", "x", 0)
+    before = leases.tenures("links")[0]
+    until = timezone.now() + timedelta(seconds=60)
+    assert leases.extend("links:a", "x", until)
+    after = leases.tenures("links")[0]
+    assert (after.taken_at, after.expires_at) == (before.taken_at, until.timestamp())
+    assert leases.is_held(held)
+    assert not leases.extend("links:a", "y", until)
 
 
 def dead(kind: str = "planner") -> str:

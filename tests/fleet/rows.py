@@ -14,8 +14,8 @@ from catalog.models import Model
 from fleet import models, passes
 from fleet.actions import observe
 from fleet.bootstrap import store_id
+from fleet.core.hearing import LEASE as LINK_LEASE
 from fleet.link import orders
-from fleet.selectors.world import LINK_LEASE
 from llmgw.cluster import leases
 from llmgw.cluster.models import Lease
 from tests.fleet.agents import FACTS
@@ -35,7 +35,7 @@ def grace_is_over() -> None:
 def joined(node_id: str = "n1", facts: Any = FACTS, shards: tuple[ShardObserved, ...] = (), **said: Any) -> models.Node:
     """A node that is connected and has reported."""
     models.Node.objects.get_or_create(node_id=node_id)
-    models.Node.objects.filter(node_id=node_id).update(connected=True, link=LINK)
+    models.Node.objects.filter(node_id=node_id).update(connected=True, link=LINK, last_seen=timezone.now())
     observe.report(node_id=node_id, message=Report(facts, shards, **said), store_id=store_id())
     return models.Node.objects.get(node_id=node_id)
 

@@ -144,7 +144,8 @@ def test_a_node_that_was_merely_silent_keeps_its_engine() -> None:
     replica.refresh_from_db()
     assert replica.state == "lost"
     assert told() == (spec,)  # its agent, if it still hears us, ends nothing
-    observe.beats([observe.Beat("n1", timezone.now())])  # it has no other news
+    observe.beats([observe.Beat("n1", timezone.now())])
+    observe.found_again(["n1"])  # it has no other news
     replica.refresh_from_db()
     assert replica.state == "ready"
     passes.run()

@@ -33,7 +33,7 @@ def client_of_redis(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def hall(admin: Client, client_of_redis: redis.Redis) -> Client:
-    from fleet.selectors.world import LINK_LEASE
+    from fleet.core.hearing import LEASE as LINK_LEASE
 
     leases.take(f"{LINK_LEASE}:test", "test", 60)
     machines.hall(client_of_redis)
