@@ -234,8 +234,15 @@ def _summary(wanted: WantedModel, rooms: Rooms, looked: list[Found], settings: F
             spanned.append(spanning.summary(_need(wanted, profile, settings, rooms), found.groups))
         else:
             counts += found.codes
-    said = [", ".join(f"{n} × {_WORDS.get(code, code.replace('_', ' '))}" for code, n in sorted(counts.items()))]
-    return Reason("no_capacity", f"no node can take it: {'; '.join([*filter(None, said), *spanned])}", command)
+    said = []
+    if counts:
+        said.append(", ".join(f"{n} × {_words(code)}" for code, n in sorted(counts.items())))
+    said += spanned
+    return Reason("no_capacity", f"no node can take it: {'; '.join(said)}", command)
+
+
+def _words(code: str) -> str:
+    return _WORDS[code] if code in _WORDS else code.replace("_", " ")
 
 
 _WORDS = {

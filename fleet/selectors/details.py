@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -213,6 +214,14 @@ def certificates() -> list[dict[str, Any]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Stands:
+    """How a node is: one word, and a sentence where there is something to say."""
+
+    state: str
+    reason: str = ""
+
+
 class _Told:
     """What a node's state is judged by."""
 
@@ -221,36 +230,35 @@ class _Told:
         self.lost_s = cluster_settings.in_force().fleet.node_lost_s
         self.links = ears(self.now)
 
-    def state(self, row: models.Node) -> tuple[str, str]:
-        """(one word, one sentence where there is something to say)."""
+    def state(self, row: models.Node) -> _Stands:
         seen = stamp(row.last_seen)
         ago = f"last heard {span(self.now - seen)} ago" if seen is not None else "never heard"
         if row.refused and not row.connected:
-            return "refused", row.refused
+            return _Stands("refused", row.refused)
         if self.links.lost(link=row.link, last_seen=seen, lost_s=self.lost_s, now=self.now):
-            return "lost", ago
+            return _Stands("lost", ago)
         if self.links.since is None:
-            return "unknown", "the agent link does not run"
+            return _Stands("unknown", "the agent link does not run")
         if not row.connected:
-            return "away", ago
+            return _Stands("away", ago)
         if row.draining:
-            return "draining", ""
+            return _Stands("draining")
         if row.cordoned:
-            return "cordoned", ""
+            return _Stands("cordoned")
         if not row.settled:
-            return "unsettled", "it runs engines that nobody has decided about"
-        return "ready", ""
+            return _Stands("unsettled", "it runs engines that nobody has decided about")
+        return _Stands("ready")
 
 
 def _node(row: models.Node, told: _Told, states: Iterable[str], reserved: list[tuple[int, int]]) -> dict[str, Any]:
     facts = facts_of(row)
-    state, reason = told.state(row)
+    stands = told.state(row)
     where = location(labels_of(row, facts))
     found = list(states)
     return {
         "node": row.node_id,
-        "state": state,
-        "reason": reason,
+        "state": stands.state,
+        "reason": stands.reason,
         "location": str(where),
         "pdus": list(where.pdus),
         "address": facts.address,

@@ -182,10 +182,13 @@ def node(ref: str, model: str | None = None) -> tuple[Reason, ...]:
     """Why it is in its state, and what runs there that is not well; raises `NotFound`."""
     found = details.node(ref)
     name, state = found["node"], found["state"]
-    because = f": {found['reason']}" if found["reason"] else ""
-    carries = f"; {found['ready']} of its {found['replicas']} replicas can be asked" if found["replicas"] else ""
+    said = [
+        f"the machine {name} is {state}: {found['reason']}" if found["reason"] else f"the machine {name} is {state}"
+    ]
+    if found["replicas"]:
+        said.append(f"{found['ready']} of its {found['replicas']} replicas can be asked")
     command = _CHANGED_BY.get(state, "llmgw node show {node}").format(node=name)
-    reasons = [Reason(state, f"{name} is {state}{because}{carries}", command)]
+    reasons = [Reason(state, "; ".join(said), command)]
     for engine in found["engine_details"]:
         if engine["problem"]:
             reasons.append(

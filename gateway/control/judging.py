@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import redis
@@ -66,7 +65,7 @@ def _limited(row: Key) -> list[Reason]:
     return [
         Reason(
             "limits",
-            f"the {level.level} allows {_figures(level)}{_left(level, spent)}",
+            f"the {level.level} allows {_figures(level, spent)}",
             f"llmgw limits show {shlex.quote(_refs(row)[level.level])}",
         )
         for level in levels
@@ -81,30 +80,35 @@ def _spent(levels: list[LevelLimits]) -> dict[tuple[str, str], ledger.Money | No
         return {}
 
 
-def _left(level: LevelLimits, spent: dict[tuple[str, str], ledger.Money | None]) -> str:
-    if level.limits.budget is None:
-        return ""
+_EACH = {"day": "a day", "week": "a week", "month": "a month", "total": "in all"}
+
+
+def _figures(level: LevelLimits, spent: dict[tuple[str, str], ledger.Money | None]) -> str:
+    """Clauses that stand for themselves."""
+    limits = level.limits
+    words = []
+    if limits.rpm is not None:
+        words.append(f"{limits.rpm:,} requests a minute")
+    if limits.tpm is not None:
+        words.append(f"{limits.tpm:,} tokens a minute")
+    if limits.concurrent is not None:
+        words.append(f"{limits.concurrent:,} requests at once")
+    if limits.budget is None:
+        return "; ".join(words)
+    words.append(f"a budget of {written(limits.budget)} {_EACH[limits.period]}")
     money = spent.get((level.level, level.id))
     if money is None:
-        return "; what is spent of it is not known now"
-    held = f", {written(money.held)} held by requests under way" if money.held else ""
-    left = max(0, level.limits.budget - money.spent - money.held)
-    until = f" until {datetime.fromtimestamp(level.until, UTC):%Y-%m-%d %H:%M} UTC" if level.until else ""
-    return f"; {written(money.spent)} is spent{held}, {written(left)} is left{until}"
-
-
-def _figures(level: LevelLimits) -> str:
-    limits = level.limits
-    said: Iterable[tuple[int | None, str]] = (
-        (limits.rpm, "{} requests a minute"),
-        (limits.tpm, "{} tokens a minute"),
-        (limits.concurrent, "{} requests at once"),
-    )
-    words = [text.format(f"{figure:,}") for figure, text in said if figure is not None]
-    if limits.budget is not None:
-        each = "in all" if limits.period == "total" else f"a {limits.period}"
-        words.append(f"{written(limits.budget)} {each}")
-    return ", ".join(words)
+        words.append("what is spent of it is not known now")
+        return "; ".join(words)
+    left = written(max(0, limits.budget - money.spent - money.held))
+    words.append(f"{written(money.spent)} of it is spent")
+    if money.held:
+        words.append(f"{written(money.held)} of it is held by requests under way")
+    if level.until:
+        words.append(f"{left} of it is left until {datetime.fromtimestamp(level.until, UTC):%Y-%m-%d %H:%M} UTC")
+    else:
+        words.append(f"{left} of it is left")
+    return "; ".join(words)
 
 
 def _would_be_refused(row: Key, model: str | None) -> Reason | None:

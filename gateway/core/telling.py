@@ -59,31 +59,67 @@ def tell(request: Told) -> tuple[Reason, ...]:
 
 
 def _answer(request: Told) -> Reason:
+    """Clauses that stand for themselves, so that a page can say each in its language."""
+    code = "answered" if request.outcome == "ok" else request.outcome
+    clauses = [_became(request)]
+    match request.outcome:
+        case "client_left":
+            first = "before anything was answered" if request.ttft_ms is None else "in the middle of its answer"
+            clauses.append(f"the client left after {span(request.duration_ms)}, {first}")
+        case "engine_failed":
+            clauses.append(f"it failed after {span(request.duration_ms)}" + _tries(request))
+        case "timed_out":
+            clauses.append(f"it was given up after {span(request.duration_ms)}" + _tries(request))
+        case "ok" | "refused":
+            pass
+        case _:
+            code = "unknown"
+            clauses.append("what became of it is not known: its gateway ended before it could tell")
+    if request.outcome in ("engine_failed", "timed_out") and request.replica:
+        on = f" on {request.node}" if request.node else ""
+        clauses.append(f"{request.replica}" + on + " was tried last")
+    if request.prompt_tokens is not None or request.completion_tokens is not None:
+        clauses.append(_counts(request))
+    if request.cost is not None:
+        clauses.append(f"its cost was {written(request.cost)}" if request.cost else "it was free")
+    return Reason(code, "; ".join(clauses))
+
+
+def _became(request: Told) -> str:
+    """Who asked for what, and how far that goes."""
     opening = f"{request.request_id} asked for {_asked(request)}"
     match request.outcome:
         case "ok" if request.cache in ("hit", "similar"):
-            what = "the same request" if request.cache == "hit" else "a similar question"
-            end = f" and was given again in {span(request.duration_ms)} what {what} had been answered"
+            return opening + _again(request)
         case "ok":
-            other = f" by {request.served}" if _other(request) else ""
-            end = f", was answered{other}{_by(request)} in {span(request.duration_ms)}"
-        case "client_left":
-            first = "before anything was answered" if request.ttft_ms is None else "in the middle of its answer"
-            end = f"; the client left after {span(request.duration_ms)}, {first}"
-        case "engine_failed":
-            end = f"; it failed after {span(request.duration_ms)}{_tries(request)}{_last(request)}"
-        case "timed_out":
-            end = f"; it was given up after {span(request.duration_ms)}{_tries(request)}{_last(request)}"
+            return opening + _answered(request)
         case "refused":
-            end = f" and was refused{_status(request)}"
-            end += f": {request.reason}" if request.reason else ""
+            return opening + _refused(request)
         case _:
-            return Reason(
-                "unknown", f"{opening}; what became of it is not known: its gateway ended before it could tell"
-            )
-    if request.outcome == "ok" and request.route:
-        end += f": {request.route}"
-    return Reason(request.outcome if request.outcome != "ok" else "answered", opening + end + _took(request))
+            return opening
+
+
+def _again(request: Told) -> str:
+    what = "the same request" if request.cache == "hit" else "a similar question"
+    why = f": {request.route}" if request.route else ""
+    return f" and was given again in {span(request.duration_ms)} what {what} had been answered" + why
+
+
+def _answered(request: Told) -> str:
+    by = ""
+    if request.replica and request.node:
+        by = f" by {request.replica} on {request.node}"
+    elif request.replica:
+        by = f" by {request.replica}"
+    elif _other(request):
+        by = f" by {request.served}"
+    return f", was answered in {span(request.duration_ms)}" + by + (f": {request.route}" if request.route else "")
+
+
+def _refused(request: Told) -> str:
+    refused = " and was refused" if request.status is None else f" and was refused with {request.status}"
+    code = f" ({request.code})" if request.code else ""
+    return refused + code + (f": {request.reason}" if request.reason else "")
 
 
 def _asked(request: Told) -> str:
@@ -98,36 +134,18 @@ def _other(request: Told) -> bool:
     return bool(request.served) and request.served != request.model
 
 
-def _by(request: Told) -> str:
-    if not request.replica:
-        return ""
-    return f" by {request.replica}" + (f" on {request.node}" if request.node else "")
-
-
 def _tries(request: Told) -> str:
-    return f" and {request.attempts} attempts" if request.attempts > 1 else ""
+    tries = f" and {request.attempts} attempts" if request.attempts > 1 else ""
+    return tries + (f" ({request.code})" if request.code else "")
 
 
-def _last(request: Told) -> str:
-    code = f" ({request.code})" if request.code else ""
-    return code + _by(request).replace(" by ", ", last tried: ", 1)
-
-
-def _status(request: Told) -> str:
-    status = f" with {request.status}" if request.status is not None else ""
-    return status + (f" ({request.code})" if request.code else "")
-
-
-def _took(request: Told) -> str:
-    parts = []
-    if request.prompt_tokens is not None:
-        cached = f" ({request.cached_tokens} cached)" if request.cached_tokens else ""
-        parts.append(f"{request.prompt_tokens} prompt tokens{cached}")
-    if request.completion_tokens is not None:
-        parts.append(f"{request.completion_tokens} answered")
-    if request.cost is not None:
-        parts.append(written(request.cost) if request.cost else "free")
-    return f"; {', '.join(parts)}" if parts else ""
+def _counts(request: Told) -> str:
+    cached = f" ({request.cached_tokens} cached)" if request.cached_tokens else ""
+    if request.completion_tokens is None:
+        return f"{request.prompt_tokens} prompt tokens{cached}"
+    if request.prompt_tokens is None:
+        return f"{request.completion_tokens} tokens answered"
+    return f"{request.prompt_tokens} prompt tokens{cached}, {request.completion_tokens} answered"
 
 
 def _before(request: Told) -> list[Reason]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 STATE_GAPS = frozenset({"state", "observed"})
 """Gaps that hold a state's code."""
+AMOUNT_GAPS = frozenset({"budget", "cost", "held", "left", "spent"})
+"""Gaps that hold money, which is written like 0.0021."""
 _LONGEST = 2000
 """Characters; what is longer is no sentence of ours."""
 _DEEPEST = 4
@@ -22,7 +24,9 @@ _DEEPEST = 4
 _GAP = re.compile(r"{{|}}|{(\w+)(?::([^{}]*))?}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]+")
 _FIGURE = r"-?[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
-_MEASURED = re.compile(rf"{_FIGURE} ?(?:[KMGT]iB|k?W|G[Bb]/s|ms|s|min|h|%)")
+_MEASURED = re.compile(rf"{_FIGURE} ?(?:[KMGT]iB|k?W|G[Bb]/s|ms|s|min|h|d|%)")
+_AMOUNT = re.compile(_FIGURE + "%?")
+_SO_MANY = re.compile(r"(\d+ × )(.+)")
 _MOMENT = r"[\d: -]+"
 
 
@@ -47,9 +51,15 @@ class Found:
 class Book:
     """Every template of a language, by the rarest word that each has."""
 
-    def __init__(self, messages: Mapping[str, str], states: Mapping[str, object] | None = None) -> None:
-        """`messages`: the translation of each template. `states`: words for what rows call by a code."""
-        self._states = states or {}
+    def __init__(
+        self,
+        messages: Mapping[str, str],
+        states: Mapping[str, object] | None = None,
+        units: Mapping[str, object] | None = None,
+    ) -> None:
+        """`messages`: the translation of each template. `states`: words for what rows call by a code; `units`: for
+        units of time."""
+        self._states, self._units = states or {}, units or {}
         patterns = [_pattern(template, text) for template, text in messages.items() if text]
         count = Counter(word for p in patterns for word in _words(p))
         self.patterns = patterns
@@ -67,8 +77,8 @@ class Book:
             return None
         one = self._one(sentence, depth)
         several = self._several(sentence, depth)
-        found = max((f for f in (one, several) if f), key=lambda f: f.weight, default=None)
-        return found or self._named(sentence, depth)
+        found = max((f for f in (several, one) if f), key=lambda f: f.weight, default=None)
+        return found or self._named(sentence, depth) or self._counted(sentence, depth)
 
     def _one(self, sentence: str, depth: int) -> Found | None:
         if (whole := self._whole.get(sentence)) is not None:
@@ -89,13 +99,14 @@ class Book:
             if gap in STATE_GAPS and match[gap] in self._states:
                 filled[gap] = str(self._states[match[gap]])
                 continue
-            filled[gap], more = self._argument(match[gap], gap in pattern.figures, depth)
+            filled[gap], more = self._argument(match[gap], gap in pattern.figures | AMOUNT_GAPS, depth)
             weight += more
         return Found(weight, _GAP.sub(lambda m: filled.get(m[1], m[0]) if m[1] else m[0][0], pattern.text))
 
     def _argument(self, text: str, figure: bool, depth: int) -> tuple[str, int]:
-        if figure or _MEASURED.fullmatch(text):
-            return text.translate(_POINTS), 0
+        if (figure and _AMOUNT.fullmatch(text)) or _MEASURED.fullmatch(text):
+            amount, space, unit = text.translate(_POINTS).rpartition(" ")
+            return amount + space + str(self._units.get(unit, unit)), 0
         inner = self.find(text, depth + 1) if text.strip() else None
         return (inner.text, inner.weight) if inner else (text, 0)
 
@@ -115,6 +126,20 @@ class Book:
             return None
         known = self.find(name, depth + 1)
         return Found(found.weight, f"{known.text if known else name}: {found.text}")
+
+    def _counted(self, sentence: str, depth: int) -> Found | None:
+        """`2 × cordoned, 1 × too old`: so many of each."""
+        weight = 0
+        told: list[str] = []
+        for part in sentence.split(", "):
+            match = _SO_MANY.fullmatch(part)
+            words = self._states.get(match[2]) or self.find(match[2], depth + 1) if match else None
+            if match is None or words is None:
+                return None
+            text = words.text if isinstance(words, Found) else str(words)
+            weight += sum(map(str.isalpha, match[2]))
+            told.append(match[1] + text)
+        return Found(weight, ", ".join(told))
 
 
 _POINTS = str.maketrans({".": ",", ",": "."})
@@ -161,7 +186,7 @@ def _pattern(template: str, text: str) -> Pattern:
             regex += f"(?P<{name}>{_FIGURE}%?)"
         else:
             # Of two gaps side by side the first takes one word, for nothing else tells where it ends.
-            regex += f"(?P<{name}>[^\\s:,;]*)" if joined else f"(?P<{name}>.*?)"
+            regex += f"(?P<{name}>{_MEASURED.pattern}|[^\\s:,;]*)" if joined else f"(?P<{name}>.*?)"
     literals[-1] += template[at:]
     regex += re.escape(template[at:])
     weight = sum(c.isalpha() for literal in literals for c in literal)

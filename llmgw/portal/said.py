@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils.translation import get_language, override
 
 from llmgw.portal.book import Book, read
-from llmgw.portal.words import STATES
+from llmgw.portal.words import STATES, UNITS
 
 DOMAIN = "sentences"
 
@@ -39,5 +39,5 @@ def _book(language: str) -> Book:
     for folder in settings.LOCALE_PATHS:
         path = Path(folder) / language / "LC_MESSAGES" / f"{DOMAIN}.mo"
         if path.exists():
-            return Book(read(path.read_bytes()), STATES)
+            return Book(read(path.read_bytes()), STATES, UNITS)
     return Book({})

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop, pgettext_lazy
 
+UNITS: dict[str, str | Promise] = {
+    "min": pgettext_lazy("unit of time", "min"),
+    "h": pgettext_lazy("unit of time", "h"),
+    "d": pgettext_lazy("unit of time", "d"),
+}
+"""What a time is measured in, as sentences of the cores write it."""
 STATES: dict[str, str | Promise] = {
     "ready": _("ready"),
     "serving": _("serving"),

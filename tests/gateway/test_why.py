@@ -80,7 +80,8 @@ def test_a_key_is_judged_as_an_edge_would(seeded: seed.Seeded) -> None:
     ledger.seed(ledger.budgets(parts.tenancy()))
     told = [r for r in why.why(key.public_id)["reasons"] if "the project allows" in r["sentence"]]
     assert re.search(
-        r"60 requests a minute, .*250\.00 a month; [\d.]+ is spent, 249\.\d+ is left until", told[0]["sentence"]
+        r"60 requests a minute; .*250\.00 a month; [\d.]+ of it is spent; 249\.\d+ of it is left until",
+        told[0]["sentence"],
     )
     assert told[0]["command"] == "llmgw limits show 'İstanbul Lab/research/assistants'"
     team.allow = None
@@ -98,7 +99,9 @@ def test_a_key_is_judged_as_an_edge_would(seeded: seed.Seeded) -> None:
 @pytest.mark.usefixtures("seeded")
 def test_a_request_is_shown_with_a_sentence_first(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("request", "show", REQUEST)
-    assert capsys.readouterr().out.startswith(f"{REQUEST} asked for tiny, was answered by r-0000000000 on node-1")
+    assert capsys.readouterr().out.startswith(
+        f"{REQUEST} asked for tiny, was answered in 1.9 s by r-0000000000 on node-1"
+    )
     call_command("request", "show", REQUEST, "--json")
     assert json.loads(capsys.readouterr().out)["why"]["code"] == "answered"
 

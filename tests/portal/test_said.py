@@ -50,6 +50,30 @@ def test_gaps_side_by_side_do_not_run_into_one_another() -> None:
         assert found.text == f"3 tutan n1{tail}"
 
 
+def test_what_became_of_a_request_and_what_a_key_may() -> None:
+    told = "req_01 asked for m; it failed after 2.3 s and 3 attempts (engine_failed); r-1 on node-1 was tried last; 120 prompt tokens (4 cached), 482 answered; its cost was 0.0025"  # noqa: E501
+    assert _turkish(told) == (
+        "req_01, istenen model m; 3 denemede, 2,3 s sonra başarısız oldu (engine_failed); son denenen: r-1, düğüm "
+        "node-1; 120 istem token’ı (4 önbellekten), 482 yanıt token’ı; tutarı 0,0025"
+    )
+    told = "req_01 asked for m, was answered in 84 ms by r-1 on node-1; 12 prompt tokens, 4 answered; it was free"
+    assert _turkish(told) == (
+        "req_01, istenen model m: 84 ms içinde yanıtlandı (r-1, düğüm node-1); 12 istem token’ı, 4 yanıt token’ı; "
+        "ücretsizdi"
+    )
+    told = "the project allows 60 requests a minute; a budget of 2.50 a month; 1.25 of it is spent"
+    assert _turkish(told) == "project düzeyinin izin verdikleri: dakikada 60 istek; ayda 2,50 bütçe; 1,25 harcandı"
+
+
+def test_so_many_of_each_and_how_long() -> None:
+    assert _turkish("no node can take it: 2 × not connected, 1 × cordoned") == (
+        "hiçbir düğüm alamıyor: 2 × bağlı değil, 1 × yeni işe kapalı"
+    )
+    assert _turkish("the machine n-1 is lost: last heard 11 min ago") == (
+        "n-1 düğümünün durumu: kayıp: 11 dk önce haber alındı"
+    )
+
+
 def test_the_longest_text_wins() -> None:
     book = Book({"the {what} is here": "A {what}", "the {what} of {node} is here": "B {what} {node}"})
     found = book.find("the card of n1 is here")

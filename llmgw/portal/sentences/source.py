@@ -10,7 +10,7 @@ from pathlib import Path
 
 FAMILY = frozenset({"Reason", "Refusal"})
 """What is told a sentence as its second argument: these, and every class below them."""
-FIELDS = frozenset({"sentence", "reason", "problem", "installing"})
+FIELDS = frozenset({"sentence", "reason", "problem", "installing", "tested_with"})
 """What else holds one: fields and parameters of these names."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

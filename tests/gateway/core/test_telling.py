@@ -30,8 +30,9 @@ def test_an_answered_request() -> None:
         prompt_tokens=812, cached_tokens=530, completion_tokens=40, cost=2_100_000,
     )  # fmt: skip
     assert found == [
-        "req_01 asked for helper (= orchid-8b), was answered by r-1 on node-1 in 1.2 s: the soonest first token of 4 "
-        "replicas: about 65 % of the prompt is cached there; 812 prompt tokens (530 cached), 40 answered, 0.0021"
+        "req_01 asked for helper (= orchid-8b), was answered in 1.2 s by r-1 on node-1: the soonest first token of 4 "
+        "replicas: about 65 % of the prompt is cached there; 812 prompt tokens (530 cached), 40 answered; "
+        "its cost was 0.0021"
     ]
 
 
@@ -48,11 +49,11 @@ def test_an_answered_request() -> None:
         ),
         (
             {"outcome": "client_left", "duration_ms": 3400.0, "ttft_ms": 4.0, "completion_tokens": 7},
-            "req_01 asked for m; the client left after 3.4 s, in the middle of its answer; 7 answered",
+            "req_01 asked for m; the client left after 3.4 s, in the middle of its answer; 7 tokens answered",
         ),
         (
             {"outcome": "engine_failed", "duration_ms": 90.0, "code": "engine_failed", "replica": "r-1", "attempts": 3},
-            "req_01 asked for m; it failed after 90 ms and 3 attempts (engine_failed), last tried: r-1",
+            "req_01 asked for m; it failed after 90 ms and 3 attempts (engine_failed); r-1 was tried last",
         ),
         (
             {"outcome": "refused", "status": 429, "code": "rate_limited", "reason": "60 requests a minute are used"},

@@ -1,1 +1,0 @@
-"""How long a pass of the planner takes, as fleets grow."""
