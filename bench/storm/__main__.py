@@ -16,8 +16,13 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmgw.rehearsal.control import ControlPlane
+    from llmgw.rehearsal.machines import Machines
 
 
 def main() -> None:
@@ -45,28 +50,31 @@ def main() -> None:
             print(f"{name.replace('_', ' '):<28} {value}")
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds up to now, and the link's memory."""
+
+    link: float
+    control_plane: float
+    agents: float
+    link_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Seconds until so many were in, and how many connections had ended before they were."""
+
+    half_s: float
+    all_s: float
+    came_again: int
+
+
 def _run(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
-    from llmgw.rehearsal import home as own_home
-
-    own_home.prepare(home)
-    for name in [n for n in os.environ if n.startswith("LLMGW_")]:
-        del os.environ[name]
-    from llmgw.rehearsal.ports import free_ports
-
-    ports = free_ports(3)
-    os.environ.update(
-        LLMGW_HOME=str(home),
-        DJANGO_SETTINGS_MODULE="llmgw.settings",
-        **dict(zip(("PORT", "LINK_PORT", "METRICS_PORT"), map(str, ports), strict=True)),
-    )
-    import django
-
-    django.setup()
+    _set_up(home)
     from django.conf import settings
 
     from fleet import models
     from llmgw.rehearsal.conduct import Rehearsal
-    from llmgw.rehearsal.control import cpu_and_memory
     from llmgw.rehearsal.worldfile import read
 
     world = read(
@@ -78,62 +86,75 @@ def _run(asked: argparse.Namespace, home: Path) -> dict[str, Any]:
     )
     rehearsal = Rehearsal(world, settings.MACHINE, lambda said: print(said, file=sys.stderr))
     with rehearsal.prepared() as (control, machines):
-        (link,) = control.pids(["link"])
-
-        def used() -> tuple[float, int]:
-            return cpu_and_memory([link])
-
-        def all_pids() -> list[int]:
-            return list(control.pids())
-
-        cpu_before, memory_before = used()
-        whole_before, _ = cpu_and_memory(all_pids())
-        fleet_before = machines.seen().cpu_s
+        before = _spent(control, machines)
         began = time.monotonic()
         machines.tell("start", within_s=asked.within)
-        half_s = None
-        while True:
-            within = models.Node.objects.filter(connected=True).exclude(reported_at=None).count()
-            if half_s is None and within >= asked.nodes / 2:
-                half_s = time.monotonic() - began
-            if within >= asked.nodes:
-                break
-            if time.monotonic() - began > 600:
-                raise SystemExit(f"after 600 s {within} of {asked.nodes} are in; {_left(home)} gave up and came again")
-            time.sleep(0.25)
-        all_s = time.monotonic() - began
-        cpu_in, memory_in = used()
-        whole_in, _ = cpu_and_memory(all_pids())
-        fleet_in = machines.seen().cpu_s
-        came_again = _left(home)
+        joined = _wait_until_in(asked.nodes, began, home)
+        within = _spent(control, machines)
         time.sleep(5)
-        cpu_a, _ = used()
-        whole_a, _ = cpu_and_memory(all_pids())
-        fleet_a = machines.seen().cpu_s
-        steady_from = time.monotonic()
+        at_rest, steady_from = _spent(control, machines), time.monotonic()
         time.sleep(asked.steady)
         passed = time.monotonic() - steady_from
-        cpu_b, memory_b = used()
-        whole_b, _ = cpu_and_memory(all_pids())
-        fleet_b = machines.seen().cpu_s
+        after = _spent(control, machines)
         still = models.Node.objects.filter(connected=True).count()
     return {
         "nodes": asked.nodes,
-        "half_in_s": round(half_s or all_s, 1),
-        "all_in_s": round(all_s, 1),
-        "came_again": came_again,
-        "link_cpu_to_join_s": round(cpu_in - cpu_before, 1),
-        "link_cpu_a_join_ms": round(1000 * (cpu_in - cpu_before) / asked.nodes, 1),
-        "control_plane_cpu_to_join_s": round(whole_in - whole_before, 1),
-        "agents_cpu_to_join_s": round(fleet_in - fleet_before, 1),
-        "link_memory_mb": round(memory_b / 2**20),
-        "link_memory_a_node_kb": round((memory_in - memory_before) / asked.nodes / 1024),
-        "steady_link_cpu_percent": round(100 * (cpu_b - cpu_a) / passed, 1),
-        "steady_control_plane_cpu_percent": round(100 * (whole_b - whole_a) / passed, 1),
-        "steady_agents_cpu_percent": round(100 * (fleet_b - fleet_a) / passed, 1),
+        "half_in_s": round(joined.half_s, 1),
+        "all_in_s": round(joined.all_s, 1),
+        "came_again": joined.came_again,
+        "link_cpu_to_join_s": round(within.link - before.link, 1),
+        "link_cpu_a_join_ms": round(1000 * (within.link - before.link) / asked.nodes, 1),
+        "control_plane_cpu_to_join_s": round(within.control_plane - before.control_plane, 1),
+        "agents_cpu_to_join_s": round(within.agents - before.agents, 1),
+        "link_memory_mb": round(after.link_memory_bytes / 2**20),
+        "link_memory_a_node_kb": round((within.link_memory_bytes - before.link_memory_bytes) / asked.nodes / 1024),
+        "steady_link_cpu_percent": round(100 * (after.link - at_rest.link) / passed, 1),
+        "steady_control_plane_cpu_percent": round(100 * (after.control_plane - at_rest.control_plane) / passed, 1),
+        "steady_agents_cpu_percent": round(100 * (after.agents - at_rest.agents) / passed, 1),
         "connected_at_the_end": still,
         "load_average": round(os.getloadavg()[0], 1),
     }
+
+
+def _set_up(home: Path) -> None:
+    """A control plane of its own, on free ports."""
+    from llmgw.rehearsal import home as own_home
+
+    own_home.prepare(home)
+    for name in [n for n in os.environ if n.startswith("LLMGW_")]:
+        del os.environ[name]
+    from llmgw.rehearsal.ports import free_ports
+
+    ports = map(str, free_ports(3))
+    os.environ.update(LLMGW_HOME=str(home), DJANGO_SETTINGS_MODULE="llmgw.settings")
+    os.environ.update(zip(("PORT", "LINK_PORT", "METRICS_PORT"), ports, strict=True))
+    import django
+
+    django.setup()
+
+
+def _spent(control: ControlPlane, machines: Machines) -> Spent:
+    from llmgw.rehearsal.control import cpu_and_memory
+
+    link, memory_bytes = cpu_and_memory(control.pids(["link"]))
+    whole, _ = cpu_and_memory(control.pids())
+    return Spent(link, whole, machines.seen().cpu_s, memory_bytes)
+
+
+def _wait_until_in(nodes: int, began: float, home: Path) -> Joined:
+    from fleet.models import Node
+
+    half_s = None
+    while True:
+        within = Node.objects.filter(connected=True).exclude(reported_at=None).count()
+        passed = time.monotonic() - began
+        if half_s is None and within >= nodes / 2:
+            half_s = passed
+        if within >= nodes:
+            return Joined(passed if half_s is None else half_s, passed, _left(home))
+        if passed > 600:
+            raise SystemExit(f"after 600 s {within} of {nodes} are in; {_left(home)} gave up and came again")
+        time.sleep(0.25)
 
 
 def _left(home: Path) -> int:

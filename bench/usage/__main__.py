@@ -6,42 +6,30 @@ The store is thrown away at the end. Times are the middle of three, the first lo
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import tempfile
 import time
 from itertools import islice
 from pathlib import Path
+
+from bench.store import KINDS, throwaway
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.usage")
     parser.add_argument("--rows", default="1,3", help="millions, rising: 1,3,10")
-    parser.add_argument("--store", choices=["postgresql", "sqlite"], default="postgresql")
+    parser.add_argument("--store", choices=KINDS, default="postgresql")
     parser.add_argument("--explain", action="store_true", help="print the plan of each query of rows, at the end")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="llmgw-bench-usage-") as home:
-        os.environ["LLMGW_HOME"] = home
-        os.environ.pop("LLMGW_STORE", None)
-        if given.store == "postgresql":
-            from tests.services.postgres import start
-
-            os.environ["LLMGW_STORE"] = start()
-        os.environ["DJANGO_SETTINGS_MODULE"] = "llmgw.settings"
-        import django
-
-        django.setup()
+    with throwaway(given.store):
         run([float(n) for n in given.rows.split(",")], given.explain)
 
 
 def run(millions: list[float], explain: bool) -> None:
-    from django.core.management import call_command
     from django.db import connection
 
     from bench.usage import queries, rows
     from gateway.control import partitions, retention
 
-    call_command("migrate", verbosity=0)
     now = rows.end()
     months = [partitions.later(partitions.month_of(now), -n) for n in range(8)]
     partitions.ensure(now, months, retention.oldest(now))

@@ -1,4 +1,5 @@
-"""Taking in what nodes say: rows change only where the news differ, and a replica's state follows its shards'."""
+"""Taking in what nodes say: rows change only where the news differ. What follows for replicas: `following`; what no row
+describes: `strays`."""
 
 from __future__ import annotations
 
@@ -9,17 +10,14 @@ from typing import Any
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import F, Q
 from django.utils import timezone
 
-from agent.wire.facts import NodeFacts
 from agent.wire.messages import Report
-from agent.wire.shard import CARD_HELD, ShardObserved, ShardState
-from fleet import events, models, spans
-from fleet.actions import learning
-from fleet.core import cards
+from agent.wire.shard import ShardObserved, ShardState
+from fleet import events, models
+from fleet.actions.following import follow, held_by_others
+from fleet.actions.strays import OVER, take_in
 from fleet.core import replica as core
-from llmgw.cluster.actions import settings as cluster_settings
 from llmgw.cluster.changes import announce
 
 _MOVING = ("memory_free_bytes", "disk_free_bytes")
@@ -31,7 +29,6 @@ _BEAT = (
     + ", ".join(f"{name} = COALESCE(%s, {name})" for name in _BEATEN)
     + " WHERE id = %s"
 )
-_OVER = (ShardState.STOPPED, ShardState.STOPPING, ShardState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> set[
     changes: dict[str, Any] = {
         "facts": facts,
         "agent_version": message.facts.agent_version or node.agent_version,
-        "foreign": _held_by_others(node, message.facts),
+        "foreign": held_by_others(node, message.facts),
         "memory_free_bytes": message.facts.memory_free_bytes,
         "disk_free_bytes": message.facts.disk_free_bytes,
         "generation": node.generation,
@@ -101,13 +98,6 @@ def _report(node_id: str, message: Report, store_id: str, now: datetime) -> set[
         setattr(node, name, value)
     node.save(update_fields=list(changes))
     return _shards(node, message.shards, full=True, foreign=foreign, now=now)
-
-
-def _held_by_others(node: models.Node, facts: NodeFacts) -> dict[str, int]:
-    """A card from which a start was kept by somebody else's memory is nobody's until it is tried again."""
-    kept_off = Q(shard__replica__state=core.State.BACKOFF, shard__replica__reason_code=CARD_HELD)
-    claimed = set(node.claims.exclude(kept_off).values_list("device", flat=True))
-    return {str(d): held for d, held in cards.foreign(facts.gpus or (), claimed).items()}
 
 
 def heartbeat(*, node_id: str, shards: Iterable[ShardObserved], taken_generation: int | None) -> None:
@@ -166,7 +156,7 @@ def found_again(nodes: Iterable[str]) -> None:
         events.serialise()
         parts: set[str] = set()
         for replica in replicas:
-            parts |= _follow(replica, present=True, now=timezone.now())
+            parts |= follow(replica, present=True, now=timezone.now())
         if parts:
             announce(*sorted(parts))
 
@@ -184,7 +174,7 @@ def _catch_up(node: models.Node, observed: tuple[ShardObserved, ...]) -> None:
     ports = {s.port for s in rows.values()}
     for news in observed:
         row = rows.get(news.shard_id)
-        if row is None or news.state in _OVER or news.incarnation <= row.replica.incarnation:
+        if row is None or news.state in OVER or news.incarnation <= row.replica.incarnation:
             continue
         models.Replica.objects.filter(pk=row.replica_id).update(incarnation=news.incarnation)
         if news.port is not None and news.port not in ports:  # each try is on another port
@@ -215,8 +205,8 @@ def _shards(
             if present and ended and row.replica.state == core.State.STOPPING and _release(row):
                 parts.add("fleet")
                 continue
-            parts |= _follow(row.replica_id, present=present, now=now)
-    return parts | _strays(node, [o for i, o in said.items() if i not in known], foreign, now)
+            parts |= follow(row.replica_id, present=present, now=now)
+    return parts | take_in(node, [o for i, o in said.items() if i not in known], foreign=foreign)
 
 
 def _release(row: models.Shard) -> bool:
@@ -251,103 +241,3 @@ def _write(row: models.Shard, news: ShardObserved | None, now: datetime) -> bool
     row.observed_at = now
     row.save()
     return before != (row.observed, row.observed_incarnation, row.reason, row.pid, row.address, row.progress)
-
-
-def _follow(replica_id: int, *, present: bool, now: datetime) -> set[str]:
-    """The replica's state after its shards'; the parts that changed with it."""
-    replica = models.Replica.objects.filter(pk=replica_id).first()
-    if replica is None:  # another rank's report has ended it
-        return set()
-    shards = list(replica.shards.select_related("node"))
-    if replica.state == core.State.STOPPING and not present:
-        return set()
-    if replica.state == core.State.STOPPING and len(shards) > 1:
-        return set()  # each rank is let go when its own node says that it has ended
-    ranks = [
-        core.Rank(
-            ShardState(s.observed) if s.observed else None,
-            s.observed_incarnation,
-            s.reason,
-            s.node.node_id,
-            s.since.timestamp() if s.since else None,
-            s.cause,
-        )
-        for s in shards
-    ]
-    seen = core.Seen(
-        state=core.State(replica.state),
-        incarnation=replica.incarnation,
-        failures=replica.failures,
-        since=replica.state_since.timestamp() if replica.state_since else None,
-        reason=replica.reason,
-        next_try_at=replica.next_try_at.timestamp() if replica.next_try_at else None,
-    )
-    outcome = core.observed(seen, ranks, cluster_settings.in_force().fleet, now.timestamp())
-    if outcome is None:
-        return set()
-    if outcome.gone:
-        spans.stopped(replica, now, nodes=len(shards))
-        touched = [s.node_id for s in shards]
-        events.end(replica)
-        models.Node.objects.filter(pk__in=touched).update(generation=F("generation") + 1)
-        return {"fleet", "endpoints"}
-    began = replica.state in (core.State.STARTING, core.State.LOADING)
-    if began and outcome.state is core.State.READY:
-        spans.started(replica, now, nodes=len(shards))
-    elif began and outcome.state in (core.State.BACKOFF, core.State.PARKED):
-        spans.started(replica, now, code=outcome.reason_code or "failed", nodes=len(shards))
-    ordered = core.together(core.State(replica.state), len(shards))
-    next_try_at = datetime.fromtimestamp(outcome.next_try_at, UTC) if outcome.next_try_at is not None else None
-    moved = events.move(
-        replica,
-        outcome.state,
-        now,
-        reason=outcome.reason,
-        reason_code=outcome.reason_code,
-        failures=outcome.failures,
-        next_try_at=next_try_at,
-    )
-    if ordered != core.together(outcome.state, len(shards)):
-        models.Node.objects.filter(shards__replica=replica).update(generation=F("generation") + 1)
-    if moved and outcome.state is core.State.READY:
-        learning.started(replica, now)
-    if outcome.reason_code == CARD_HELD:
-        for node in {s.node for s in shards if s.cause == CARD_HELD}:
-            node.foreign = _held_by_others(node, msgspec.convert(node.facts, NodeFacts))
-            node.save(update_fields=["foreign"])
-    if outcome.state is core.State.PARKED:
-        models.Claim.objects.filter(shard__replica=replica).delete()
-    return {"fleet", "endpoints"} if moved else set()
-
-
-def _strays(node: models.Node, unknown: list[ShardObserved], foreign: bool, now: datetime) -> set[str]:
-    """Keeps what no row describes; a new one unsettles its node."""
-    rows = {s.shard_id: s for s in models.Stray.objects.filter(node=node)}
-    gone = [s.pk for i, s in rows.items() if i not in {o.shard_id for o in unknown}]
-    if gone:
-        models.Stray.objects.filter(pk__in=gone).delete()
-    fresh = False
-    for news in unknown:
-        row = rows.get(news.shard_id)
-        fields = {
-            "replica_id": news.replica_id or news.shard_id.rpartition(".")[0],
-            "model": news.model or "",
-            "port": news.port,
-            "fingerprint": news.fingerprint or "",
-            "incarnation": news.incarnation,
-            "state": news.state.value,
-            "address": news.address or "",
-            "pid": news.pid,
-            "memory_bytes": news.memory_bytes,
-        }
-        if row is None:
-            if news.state in _OVER:
-                continue  # it runs no more: nothing to decide
-            models.Stray.objects.create(node=node, shard_id=news.shard_id, foreign=foreign, **fields)
-            fresh = True
-        elif any(getattr(row, k) != v for k, v in fields.items()):
-            models.Stray.objects.filter(pk=row.pk).update(**fields)
-            fresh = fresh or not row.dismissed
-    if fresh and node.settled:
-        models.Node.objects.filter(pk=node.pk).update(settled=False)
-    return {"fleet"} if fresh or gone else set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from fleet.core import plan as steps
 from fleet.core.adoption import shards as adopted_shards
@@ -13,101 +14,124 @@ from fleet.core.world import ReplicaView, ShardView, World
 
 
 def apply(world: World, plan: steps.Plan, now: float, names: Iterator[str] | None = None) -> World:
-    replicas = {r.id: r for r in world.replicas}
-    nodes = {n.id: n for n in world.nodes}
-    strays = list(world.strays)
-    names = names or (f"new-{len(world.replicas)}-{i}-{int(now)}" for i in count())
-
-    def move(replica: str, state: State, **changes: object) -> None:
-        before = replicas[replica]
-        assert state in LEGAL[before.state], f"{replica} from {before.state} to {state}"
-        replicas[replica] = replace(before, state=state, since=now, **changes)  # type: ignore[arg-type]
-
+    """The world after the plan. `names`: of new replicas."""
+    simulated = _Simulated(world, now, names or (f"new-{len(world.replicas)}-{i}-{int(now)}" for i in count()))
     for step in plan.steps:
+        simulated.take(step)
+    return simulated.world()
+
+
+class _Simulated:
+    """A world to which things happen."""
+
+    def __init__(self, world: World, now: float, names: Iterator[str]) -> None:
+        self.before, self.now, self.names = world, now, names
+        self.replicas = {r.id: r for r in world.replicas}
+        self.nodes = {n.id: n for n in world.nodes}
+        self.strays = list(world.strays)
+
+    def world(self) -> World:
+        return replace(
+            self.before,
+            nodes=tuple(self.nodes.values()),
+            replicas=tuple(self.replicas.values()),
+            strays=tuple(self.strays),
+        )
+
+    def take(self, step: steps.Step) -> None:
         match step:
             case steps.Place():
-                name = step.replica or next(names)
-                before = replicas.get(name) or ReplicaView(name, step.model, State.PENDING, now, created=now)
-                shards = tuple(
-                    ShardView(
-                        rank, s.node, s.port, s.devices, s.cpu_cores, s.memory_bytes, address=s.address, link=s.link
-                    )
-                    for rank, s in enumerate(step.seats)
-                )
-                replicas[name] = before
-                move(
-                    name,
-                    State.STARTING,
-                    profile=step.profile,
-                    run=step.run,
-                    source=step.source,
-                    shards=shards,
-                    fabric=step.fabric,
-                    meeting_port=step.meeting_port,
-                    reason="",
-                    reason_code="",
-                )
+                self._place(step)
             case steps.Want():
-                name = next(names)
-                reason = step.reason
-                replicas[name] = ReplicaView(
-                    name,
-                    step.model,
-                    State.PENDING,
-                    now,
-                    reason=reason.sentence,
-                    reason_code=reason.code,
-                    held_by=step.held_by,
-                    free_at=step.free_at,
-                    created=now,
-                )
+                self._want(step)
             case steps.Hold():
-                held = replicas[step.replica]
-                replicas[step.replica] = replace(
-                    held,
-                    reason=step.reason.sentence,
-                    reason_code=step.reason.code,
-                    held_by=step.held_by,
-                    free_at=step.free_at,
-                )
+                self._change(step.replica, **_pending(step))
             case steps.Retry():
-                before = replicas[step.replica]
-                moved = tuple(replace(s, port=p) for s, p in zip(before.shards, step.ports, strict=True))
-                move(
-                    step.replica,
-                    State.STARTING,
-                    incarnation=before.incarnation + 1,
-                    shards=moved,
-                    meeting_port=step.meeting_port,
-                )
+                self._retry(step)
             case steps.Lose():
-                move(step.replica, State.LOST)
+                self._move(step.replica, State.LOST)
             case steps.Drain():
-                move(step.replica, State.DRAINING, reason=step.reason.sentence, reason_code=step.reason.code)
+                self._move(step.replica, State.DRAINING, reason=step.reason.sentence, reason_code=step.reason.code)
             case steps.Stop():
-                move(step.replica, State.STOPPING, reason=step.reason.sentence)
+                self._move(step.replica, State.STOPPING, reason=step.reason.sentence)
             case steps.Forget():
-                del replicas[step.replica]
+                del self.replicas[step.replica]
             case steps.Flag():
-                replicas[step.replica] = replace(replicas[step.replica], stale=step.stale)
+                self._change(step.replica, stale=step.stale)
             case steps.Adopt():
-                strays = [s for s in strays if s.shard_id not in step.shard_ids]
-                state = State.READY if step.state == "ready" else State.STARTING
-                replicas[step.replica] = ReplicaView(
-                    step.replica,
-                    step.model,
-                    state,
-                    now,
-                    profile=step.profile,
-                    run=step.run,
-                    source=step.source,
-                    shards=adopted_shards(step),
-                    incarnation=step.incarnation,
-                    fabric=step.fabric,
-                    meeting_port=step.meeting_port,
-                    created=now,
-                )
+                self._adopt(step)
             case steps.Settle():
-                nodes[step.node] = replace(nodes[step.node], settled=True)
-                strays = [replace(s, dismissed=True) if s.node == step.node else s for s in strays]
-    return replace(world, nodes=tuple(nodes.values()), replicas=tuple(replicas.values()), strays=tuple(strays))
+                self._settle(step.node)
+
+    def _change(self, replica: str, **changes: Any) -> None:
+        self.replicas[replica] = replace(self.replicas[replica], **changes)
+
+    def _move(self, replica: str, state: State, **changes: Any) -> None:
+        before = self.replicas[replica].state
+        assert state in LEGAL[before], f"{replica} from {before} to {state}"
+        self._change(replica, state=state, since=self.now, **changes)
+
+    def _place(self, step: steps.Place) -> None:
+        name = step.replica or next(self.names)
+        self.replicas.setdefault(name, ReplicaView(name, step.model, State.PENDING, self.now, created=self.now))
+        shards = tuple(
+            ShardView(rank, s.node, s.port, s.devices, s.cpu_cores, s.memory_bytes, address=s.address, link=s.link)
+            for rank, s in enumerate(step.seats)
+        )
+        self._move(
+            name,
+            State.STARTING,
+            profile=step.profile,
+            run=step.run,
+            source=step.source,
+            shards=shards,
+            fabric=step.fabric,
+            meeting_port=step.meeting_port,
+            reason="",
+            reason_code="",
+        )
+
+    def _want(self, step: steps.Want) -> None:
+        name = next(self.names)
+        self.replicas[name] = ReplicaView(name, step.model, State.PENDING, self.now, created=self.now, **_pending(step))
+
+    def _retry(self, step: steps.Retry) -> None:
+        before = self.replicas[step.replica]
+        self._move(
+            step.replica,
+            State.STARTING,
+            incarnation=before.incarnation + 1,
+            shards=tuple(replace(s, port=p) for s, p in zip(before.shards, step.ports, strict=True)),
+            meeting_port=step.meeting_port,
+        )
+
+    def _adopt(self, step: steps.Adopt) -> None:
+        self.strays = [s for s in self.strays if s.shard_id not in step.shard_ids]
+        self.replicas[step.replica] = ReplicaView(
+            step.replica,
+            step.model,
+            State.READY if step.state == "ready" else State.STARTING,
+            self.now,
+            profile=step.profile,
+            run=step.run,
+            source=step.source,
+            shards=adopted_shards(step),
+            incarnation=step.incarnation,
+            fabric=step.fabric,
+            meeting_port=step.meeting_port,
+            created=self.now,
+        )
+
+    def _settle(self, node: str) -> None:
+        self.nodes[node] = replace(self.nodes[node], settled=True)
+        self.strays = [replace(s, dismissed=True) if s.node == node else s for s in self.strays]
+
+
+def _pending(step: steps.Want | steps.Hold) -> dict[str, Any]:
+    """What a replica says that waits."""
+    return {
+        "reason": step.reason.sentence,
+        "reason_code": step.reason.code,
+        "held_by": step.held_by,
+        "free_at": step.free_at,
+    }

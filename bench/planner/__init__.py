@@ -1,0 +1,1 @@
+"""How long a pass of the planner takes, as fleets grow."""
