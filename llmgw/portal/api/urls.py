@@ -13,9 +13,7 @@ from tenancy.api import schema  # noqa: F401 - registers how keys are told of
 APPS = (
     "catalog.api",
     "tenancy.api.routes",
-    "fleet.api",
-    "fleet.serving_api",
-    "fleet.places_api",
+    "fleet.api.routes",
     "gateway.api",
     "llmgw.cluster.api.routes",
 )

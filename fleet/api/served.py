@@ -1,4 +1,4 @@
-"""`/api/v1/system`: the whole system stopped and started; `/api/v1/models/…`: what is asked of a served model."""
+"""`/api/v1/models/…`: what is asked of a served model."""
 
 from __future__ import annotations
 
@@ -13,54 +13,14 @@ from rest_framework.viewsets import GenericViewSet
 
 from catalog import selectors as catalog
 from catalog.actions import life
-from fleet import benches, selectors
+from fleet import benches
 from fleet.actions import bench, purge, resize, rollout
-from llmgw.cluster.actions import serving
+from fleet.api.benches import BenchAsked, BenchShown
+from fleet.api.bodies import read
 from llmgw.cluster.errors import NotFound
 from tenancy.api.auth import actor_of
 
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the model, by name or alias")
-
-
-class SystemShown(serializers.Serializer[Any]):
-    stopped = serializers.BooleanField()
-    note = serializers.CharField()
-    since = serializers.DateTimeField(allow_null=True, help_text="when it was last stopped or started")
-    actor = serializers.CharField()
-    replicas = serializers.IntegerField()
-    ready = serializers.IntegerField()
-    waits_for = serializers.ListField(child=serializers.CharField(), help_text="what is still up, or not yet back")
-    left = serializers.ListField(
-        child=serializers.CharField(), help_text="what is to end on machines that are not heard; it is not waited for"
-    )
-
-
-class StopAsked(serializers.Serializer[Any]):
-    note = serializers.CharField(default="", allow_blank=True, max_length=200, help_text="why; told to clients")
-
-
-class System(GenericViewSet[Any]):
-    """Stopped, every model is taken down and every request answered 503; it survives restarts."""
-
-    serializer_class = SystemShown
-    pagination_class = None
-
-    @extend_schema(responses=SystemShown)
-    def list(self, request: Request) -> Response:
-        """Does it serve, and what it waits for."""
-        return Response(SystemShown(selectors.system()).data)
-
-    @extend_schema(request=StopAsked, responses=SystemShown)
-    @action(detail=False, methods=["post"])
-    def stop(self, request: Request) -> Response:
-        serving.stop(actor=actor_of(request), **_read(StopAsked, request))
-        return self.list(request)
-
-    @extend_schema(request=None, responses=SystemShown)
-    @action(detail=False, methods=["post"])
-    def start(self, request: Request) -> Response:
-        serving.start(actor=actor_of(request))
-        return self.list(request)
 
 
 class ScaleAsked(serializers.Serializer[Any]):
@@ -105,49 +65,6 @@ class BegunShown(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
-class BenchAsked(serializers.Serializer[Any]):
-    replica = serializers.CharField(required=False, allow_null=True, default=None, help_text="else the least disturbed")
-    ttft = serializers.CharField(required=False, allow_null=True, default=None, help_text="`2s`; else the model's slo")
-    tpot = serializers.CharField(required=False, allow_null=True, default=None, help_text="`80ms`")
-    seconds = serializers.FloatField(default=10.0, help_text="for each level")
-    words = serializers.IntegerField(default=200, help_text="in each prompt")
-    tokens = serializers.IntegerField(default=64, help_text="in each answer")
-    most = serializers.IntegerField(default=256, help_text="requests at once")
-    keep = serializers.BooleanField(default=False, help_text="the figure, with the model")
-
-
-class LevelShown(serializers.Serializer[Any]):
-    concurrency = serializers.IntegerField(help_text="requests at once")
-    requests = serializers.IntegerField()
-    failed = serializers.IntegerField()
-    seconds = serializers.FloatField()
-    tokens_per_s = serializers.FloatField()
-    requests_per_s = serializers.FloatField()
-    ttft_p99_s = serializers.FloatField(allow_null=True)
-    tpot_p99_s = serializers.FloatField(allow_null=True)
-    waiting = serializers.IntegerField(allow_null=True, help_text="in the engine's queue; null: it does not tell")
-    kv = serializers.FloatField(allow_null=True, help_text="share of the KV cache")
-    held = serializers.BooleanField(help_text="within what is promised")
-    why = serializers.CharField(help_text="why it did not hold")
-
-
-class BenchShown(serializers.Serializer[Any]):
-    id = serializers.CharField()
-    model = serializers.CharField()
-    replica = serializers.CharField()
-    node = serializers.CharField()
-    profile = serializers.CharField()
-    state = serializers.CharField(help_text="waiting, running, stopping, done, stopped, failed, lost")
-    reason = serializers.CharField(source="reason.sentence", default=None, allow_null=True)
-    ttft_p99_s = serializers.FloatField(allow_null=True)
-    tpot_p99_s = serializers.FloatField(allow_null=True)
-    keep = serializers.BooleanField(source="save", help_text="the figure, with the model")
-    begun_at = serializers.FloatField(help_text="Unix seconds")
-    ended_at = serializers.FloatField(allow_null=True)
-    levels = LevelShown(many=True)
-    found = serializers.DictField(allow_null=True, help_text="concurrency, weight, …: as `llmgw bench --json` says")
-
-
 class ServedModels(GenericViewSet[Any]):
     """Changes of a model while it is served. Its definition's other parts: PUT."""
 
@@ -160,7 +77,7 @@ class ServedModels(GenericViewSet[Any]):
     @action(detail=True, methods=["post"])
     def scale(self, request: Request, name: str) -> Response:
         """How many replicas; a stopped model starts."""
-        asked = _read(ScaleAsked, request)
+        asked = read(ScaleAsked, request)
         done = life.scale(name=name, actor=actor_of(request), least=asked.get("min"), most=asked.get("max"))
         return Response(ScaledShown(done).data)
 
@@ -168,7 +85,7 @@ class ServedModels(GenericViewSet[Any]):
     @action(detail=True, methods=["post"])
     def restart(self, request: Request, name: str) -> Response:
         """Its replicas are replaced, one at a time; 409 where no new one fits, not even in place."""
-        done = rollout.restart(name=name, actor=actor_of(request), **_read(RestartAsked, request))
+        done = rollout.restart(name=name, actor=actor_of(request), **read(RestartAsked, request))
         return Response(BegunShown(done).data)
 
     @extend_schema(parameters=[_NAME], request=ContextAsked, responses=BegunShown)
@@ -176,20 +93,20 @@ class ServedModels(GenericViewSet[Any]):
     def context(self, request: Request, name: str) -> Response:
         """How many tokens one request may use; replicas follow, one at a time."""
         return Response(
-            BegunShown(resize.context(name=name, actor=actor_of(request), **_read(ContextAsked, request))).data
+            BegunShown(resize.context(name=name, actor=actor_of(request), **read(ContextAsked, request))).data
         )
 
     @extend_schema(parameters=[_NAME], request=GpusAsked, responses=BegunShown)
     @action(detail=True, methods=["post"])
     def gpus(self, request: Request, name: str) -> Response:
         """How many cards each replica uses; 409 where there is no room beside, until `in_place` is said."""
-        return Response(BegunShown(resize.gpus(name=name, actor=actor_of(request), **_read(GpusAsked, request))).data)
+        return Response(BegunShown(resize.gpus(name=name, actor=actor_of(request), **read(GpusAsked, request))).data)
 
     @extend_schema(parameters=[_NAME], request=BenchAsked, responses={202: BenchShown})
     @action(detail=True, methods=["post"])
     def bench(self, request: Request, name: str) -> Response:
         """A worker finds what a replica carries; GET tells how far it is. 409 while another is measured."""
-        asked = _read(BenchAsked, request)
+        asked = read(BenchAsked, request)
         slo, replica, save = (
             bench.promise(asked.pop("ttft"), asked.pop("tpot")),
             asked.pop("replica"),
@@ -225,13 +142,3 @@ def _run(name: str) -> benches.Run:
     if found is None:
         raise NotFound("never_measured", f"{name} was not measured in the last week", f"llmgw bench {name}")
     return found
-
-
-def _read(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    asked = kind(data=request.data)
-    asked.is_valid(raise_exception=True)
-    found: dict[str, Any] = asked.validated_data
-    return found
-
-
-routes = [("system", System, "system"), ("models", ServedModels, "served-model")]

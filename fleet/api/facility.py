@@ -1,4 +1,4 @@
-"""`/api/v1/facility` and `/api/v1/fabrics`: racks, rows, rooms, sites and PDUs; what joins the nodes."""
+"""`/api/v1/facility`: racks, rows, rooms, sites and PDUs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleet import selectors
 from fleet.actions import places
+from fleet.api.bodies import read
 from llmgw.cluster.errors import NotFound
 from tenancy.api.auth import actor_of
 
 _PLACE = OpenApiParameter("place", str, OpenApiParameter.PATH, description="rack:NAME; also row, room, site, pdu")
-_NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="the fabric's name")
 
 
 class PlaceRow(serializers.Serializer[Any]):
@@ -39,40 +39,6 @@ class HoldAsked(serializers.Serializer[Any]):
 
 class CapAsked(serializers.Serializer[Any]):
     watts = serializers.IntegerField(allow_null=True, min_value=1, help_text="null: no cap")
-
-
-class FabricNode(serializers.Serializer[Any]):
-    node = serializers.CharField()
-    adapters = serializers.ListField(child=serializers.CharField())
-    rate_gbps = serializers.FloatField(allow_null=True)
-    gid_index = serializers.IntegerField(allow_null=True)
-    gpus = serializers.IntegerField()
-    weights = serializers.ListField(child=serializers.CharField())
-
-
-class FabricRow(serializers.Serializer[Any]):
-    fabric = serializers.CharField()
-    kind = serializers.CharField(help_text="nvlink, infiniband, roce, ethernet")
-    identity = serializers.CharField(allow_null=True, help_text="cluster and clique, or subnet manager")
-    nodes = FabricNode(many=True)
-    whole = serializers.ListField(child=serializers.CharField(), help_text="its nodes that have every card free")
-    cards = serializers.IntegerField()
-    cards_used = serializers.IntegerField()
-    weights = serializers.DictField(child=serializers.IntegerField(), help_text="source: on how many of its nodes")
-    replicas = serializers.ListField(child=serializers.CharField())
-
-
-class FabricReason(serializers.Serializer[Any]):
-    node = serializers.CharField(required=False)
-    code = serializers.CharField()
-    sentence = serializers.CharField()
-    command = serializers.CharField()
-
-
-class FabricList(serializers.Serializer[Any]):
-    fabrics = FabricRow(many=True)
-    off = FabricReason(many=True, help_text="why nodes are not on a fabric that they could be on")
-    findings = FabricReason(many=True, help_text="what an operator should look at")
 
 
 class Facility(GenericViewSet[Any]):
@@ -97,7 +63,7 @@ class Facility(GenericViewSet[Any]):
     def hold(self, request: Request, place: str) -> Response:
         """Places nothing new there; what runs goes on."""
         kind, name = _split(place)
-        asked = _read(HoldAsked, request)
+        asked = read(HoldAsked, request)
         return Response(PlaceRow(places.hold(kind=kind, name=name, actor=actor_of(request), **asked)).data)
 
     @extend_schema(parameters=[_PLACE], request=None, responses=PlaceRow)
@@ -112,25 +78,8 @@ class Facility(GenericViewSet[Any]):
     def cap(self, request: Request, place: str) -> Response:
         """What its nodes together may come to draw."""
         kind, name = _split(place)
-        asked = _read(CapAsked, request)
+        asked = read(CapAsked, request)
         return Response(PlaceRow(places.cap(kind=kind, name=name, actor=actor_of(request), **asked)).data)
-
-
-class Fabrics(GenericViewSet[Any]):
-    """What joins the nodes for a replica over several of them."""
-
-    serializer_class = FabricRow
-    pagination_class = None
-    lookup_field = "name"
-    lookup_value_regex = "[^/]+"
-
-    @extend_schema(responses=FabricList)
-    def list(self, request: Request) -> Response:
-        return Response(FabricList(selectors.all_fabrics()).data)
-
-    @extend_schema(parameters=[_NAME], responses=FabricRow)
-    def retrieve(self, request: Request, name: str) -> Response:
-        return Response(FabricRow(selectors.fabric(name)).data)
 
 
 def _split(place: str) -> tuple[str, str]:
@@ -138,12 +87,3 @@ def _split(place: str) -> tuple[str, str]:
     if not colon:
         raise NotFound("no_such_place", f"a place is rack:NAME, row:NAME or pdu:NAME, and not {place}")
     return kind, name
-
-
-def _read(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    asked = shape(data=request.data)
-    asked.is_valid(raise_exception=True)
-    return dict(asked.validated_data)
-
-
-routes = [("facility", Facility, "facility"), ("fabrics", Fabrics, "fabric")]
