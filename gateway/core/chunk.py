@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.core import sse, usage
+from gateway.core import shapes, sse, usage
 from gateway.core.errors import scrub
+from gateway.core.value import Value
 
 DONE = b"[DONE]"
 GOOD_ENDINGS = frozenset({b"stop", b"length", b"tool_calls", b"content_filter", b"function_call"})
@@ -26,7 +27,7 @@ class EngineError:
     code: str
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look(Value, frozen=True):
     """`content`: something a person would see, or an ending. `usage`: the raw value of that key."""
 
     content: bool = False
@@ -41,32 +42,6 @@ class Look(msgspec.Struct, frozen=True):
     both_reasonings: bool = False
 
 
-class _Choice(msgspec.Struct):
-    index: int | None = None
-    delta: dict[str, msgspec.Raw] | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-
-class _Ending(msgspec.Struct):
-    finish_reason: str | None = None
-
-
-class _Answer(msgspec.Struct):
-    choices: list[_Ending] | None = None
-    usage: usage.Counts | None = None
-    error: Any = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-
-_decoder = msgspec.json.Decoder(_Chunk)
-_any = msgspec.json.Decoder(msgspec.Raw)
-_answer = msgspec.json.Decoder(_Answer)
 _GOOD = frozenset(ending.decode() for ending in GOOD_ENDINGS) | {None}
 
 
@@ -75,7 +50,7 @@ def is_object(data: bytes) -> bool:
     if not data.lstrip().startswith(b"{"):
         return False
     try:
-        _any.decode(data)
+        shapes.anything.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return True
@@ -84,7 +59,7 @@ def is_object(data: bytes) -> bool:
 def usual_answer(body: bytes) -> usage.Usage | None:
     """The counts of a whole answer as nearly all are: no error, good endings, both counts. None: look closer."""
     try:
-        found = _answer.decode(body)
+        found = shapes.answer.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     if found.error is not None or found.usage is None or found.usage.completion_tokens is None:
@@ -103,7 +78,7 @@ def look(event: sse.Event) -> Look:
     if data.strip() == DONE:
         return _DONE
     try:
-        chunk = _decoder.decode(data)
+        chunk = shapes.chunk.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         if event.name == b"error":
             return Look(error=EngineError(_plain(data), "engine_error"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import msgspec
+from gateway.core.value import Value
 
 FIRST = 128
 MOST_BYTES = 256 * 1024
@@ -39,7 +39,7 @@ def _ends() -> tuple[int, ...]:
 _ENDS = _ends()
 
 
-class Text(msgspec.Struct, frozen=True):
+class Text(Value, frozen=True):
     """A request's text. `names`: of each whole block, shortest path first."""
 
     names: tuple[int, ...] = ()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
 from gateway.core.errors import GatewayError, NotAllowed, WrongKey
 from gateway.core.snapshot import KeyEntry, LevelLimits, ModelEntry, Scope, Tenancy
+from gateway.core.value import Value
 from llmgw.fold import fold
 from llmgw.keys import CHAT_PREFIX, REPLAY_PREFIX, ReplayToken, key_hash, verify_chat, verify_replay
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Principal(Value, frozen=True):
     """`key` is empty where a chat page speaks for `person`."""
 
     scope: Scope

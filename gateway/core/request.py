@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.core import pictures, prompts, roles
+from gateway.core import pictures, prompts, roles, shapes
 from gateway.core.errors import BadRequest
+from gateway.core.value import Value
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat", "completions", "embeddings"
 PATHS = {"/v1/chat/completions": CHAT, "/v1/completions": COMPLETIONS, "/v1/embeddings": EMBEDDINGS}
-_ABSENT = msgspec.Raw(b"")
 _NOTHING = (b"", b"null")
 _USAGE = b',"stream_options":{"include_usage":true}}'
 _IMAGES = ("image_url", "image", "input_image")
@@ -19,7 +19,7 @@ _TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 _PARTS = frozenset({"text", "refusal", "input_audio", "audio_url", "video_url", "file", "thinking", *_IMAGES})
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(Value, frozen=True):
     endpoint: str
     asked: str
     """The model's name as the client gave it."""
@@ -49,68 +49,11 @@ class Request(msgspec.Struct, frozen=True):
     """An estimate, rather too high than too low (`prompts`)."""
 
 
-class _Options(msgspec.Struct):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-class _Message(msgspec.Struct):
-    role: str = ""
-    content: msgspec.Raw = _ABSENT
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: msgspec.Raw = _ABSENT
-
-
-class _Body(msgspec.Struct):
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: _Options | msgspec.UnsetType | None = msgspec.UNSET
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    n_predict: int | None = None
-    n: int | None = None
-    user: msgspec.Raw = _ABSENT
-    metadata: msgspec.Raw = _ABSENT
-
-
-class _Chat(_Body):
-    messages: list[_Message] | None = None
-    tool_choice: msgspec.Raw = _ABSENT
-    tools: msgspec.Raw = _ABSENT
-
-
-class _UsualMessage(msgspec.Struct):
-    role: str = ""
-    content: str | list[_Part] | None = None
-
-
-class _UsualChat(_Body):
-    """A chat as nearly all are, of which one decode tells everything."""
-
-    messages: list[_UsualMessage] | None = None
-    tool_choice: msgspec.Raw = _ABSENT
-    tools: msgspec.Raw = _ABSENT
-
-
-class _Completions(_Body):
-    prompt: msgspec.Raw = _ABSENT
-
-
-class _Embeddings(_Body):
-    input: msgspec.Raw = _ABSENT
-
-
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    CHAT: msgspec.json.Decoder(_Chat),
-    COMPLETIONS: msgspec.json.Decoder(_Completions),
-    EMBEDDINGS: msgspec.json.Decoder(_Embeddings),
+    CHAT: shapes.chat,
+    COMPLETIONS: shapes.completions,
+    EMBEDDINGS: shapes.embeddings,
 }
-_usual = msgspec.json.Decoder(_UsualChat)
-_parts = msgspec.json.Decoder(list[_Part])
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(endpoint: str, body: bytes) -> Request:
@@ -144,8 +87,8 @@ def _read(endpoint: str, body: bytes) -> Request:
     if endpoint == CHAT:
         if usual is None:
             images = _check_messages(found.messages)
-        no_tools = found.tool_choice is not _ABSENT and bytes(found.tool_choice) == b'"none"'
-        tokens = 0 if found.tools is _ABSENT else len(memoryview(found.tools)) // 4
+        no_tools = found.tool_choice is not shapes.ABSENT and bytes(found.tool_choice) == b'"none"'
+        tokens = 0 if found.tools is shapes.ABSENT else len(memoryview(found.tools)) // 4
         for message in found.messages:
             content = message.content
             if type(content) is str:
@@ -168,7 +111,7 @@ def _read(endpoint: str, body: bytes) -> Request:
         tokens = prompts.plain(given_input)
     options = found.stream_options
     given = options is not msgspec.UNSET
-    wants = isinstance(options, _Options) and options.include_usage is True
+    wants = isinstance(options, shapes.Options) and options.include_usage is True
     each = wants and options.continuous_usage_stats is True
     most, bounded = found.max_tokens, found.max_tokens is not None
     if found.max_completion_tokens is not None or found.n_predict is not None:
@@ -181,8 +124,8 @@ def _read(endpoint: str, body: bytes) -> Request:
     choices = found.n or 1
     if endpoint == COMPLETIONS:
         choices *= _prompts(prompt)
-    user = b"" if found.user is _ABSENT else _given(found.user)
-    metadata = b"" if found.metadata is _ABSENT else _given(found.metadata)
+    user = b"" if found.user is shapes.ABSENT else _given(found.user)
+    metadata = b"" if found.metadata is shapes.ABSENT else _given(found.metadata)
     said = (developer, user, metadata, no_tools, bounded, tokens)
     return Request(endpoint, found.model, stream, wants, given, most, images, choices, each, *said)
 
@@ -217,7 +160,7 @@ def outgoing(
         if not request.options_given:
             return _extended(body, more[:-1] + _USAGE)
     try:
-        fields: dict[str, Any] = _object.decode(body)
+        fields: dict[str, Any] = shapes.whole.decode(body)
     except msgspec.MsgspecError as e:  # within a picture, which was not read
         raise BadRequest(f"the request's body is not JSON ({e})", code="invalid_json") from None
     if engine_name != request.asked:
@@ -231,7 +174,7 @@ def outgoing(
             fields.pop(name, None)
         fields["max_tokens"] = most
     if request.developer and not developer_role:
-        fields["messages"] = msgspec.Raw(roles.instructions_first(fields["messages"]))
+        fields["messages"] = msgspec.Raw(roles.instructions_first(bytes(fields["messages"])))
     if usage:
         options = msgspec.json.decode(fields.get("stream_options") or b"null")
         fields["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
@@ -243,10 +186,10 @@ def _extended(body: bytes, more: bytes) -> bytes:
     return b"".join((memoryview(body.rstrip())[:-1], more))
 
 
-def _read_usual(body: bytes) -> _UsualChat | None:
+def _read_usual(body: bytes) -> shapes.UsualChat | None:
     """None where something is odd, or wrong: a second look then says what and where."""
     try:
-        found: _UsualChat = _usual.decode(body)
+        found: shapes.UsualChat = shapes.usual_chat.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     if not found.messages:
@@ -263,11 +206,11 @@ def _read_usual(body: bytes) -> _UsualChat | None:
     return found
 
 
-def _shows(parts: list[_Part]) -> bool:
+def _shows(parts: list[shapes.Part]) -> bool:
     return any(part.type in _IMAGES for part in parts)
 
 
-def _check_messages(messages: list[_Message] | None) -> bool:
+def _check_messages(messages: list[shapes.Message] | None) -> bool:
     """True when there are pictures among the messages' parts; raises `BadRequest`."""
     if not messages:
         raise BadRequest("the request must have messages", code="missing_parameter", param="messages")
@@ -289,7 +232,7 @@ def _check_messages(messages: list[_Message] | None) -> bool:
 
 def _check_parts(content: Any, i: int) -> bool:
     try:
-        parts = _parts.decode(content)
+        parts = shapes.parts.decode(content)
     except msgspec.MsgspecError:
         where = f"messages[{i}].content"
         raise BadRequest(f"{where} must be a list of parts, each with a type", param=where) from None

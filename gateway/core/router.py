@@ -19,6 +19,7 @@ from gateway.core.load import Load
 from gateway.core.predict import LEAST_BYTES, RATE, SERVICE_S
 from gateway.core.prefix import NOTHING, Prefixes, Text
 from gateway.core.sessions import draw
+from gateway.core.value import Value
 
 L = TypeVar("L", bound=Load)
 Scorer = Callable[[Sequence[Load], Sequence[int], "Work"], list[float]]
@@ -37,7 +38,7 @@ _FULL_S = 0.02
 """What a replica that is full but for no queue costs: a batch makes each of its members slower."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(Value, frozen=True):
     """`tried`: replicas that failed this request already. `session`: its seed, None without one. `now` is monotonic."""
 
     now: float

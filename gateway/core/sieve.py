@@ -156,8 +156,8 @@ class Sieve:
                 kept.append(self._clean(raw))
             except chunk.BadEnding as e:
                 raise Broken(gave_up(e), b"".join([*(before or ()), *kept])) from None
-            except Broken as e:
-                e.before = b"".join([*(before or ()), *kept])
+            except Broken as fault:
+                fault.before = b"".join([*(before or ()), *kept])
                 raise
         return b"".join(kept)
 

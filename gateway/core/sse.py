@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
+from gateway.core.value import Value
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one event. A stream with a longer one is ended with an error."""
@@ -22,7 +22,7 @@ class TooLong(ValueError):
     """An event passed the limit."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(Value, frozen=True):
     """`data` is the data lines joined by newlines; None where the event is comments only."""
 
     data: bytes | None

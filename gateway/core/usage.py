@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
+from gateway.core import shapes
+from gateway.core.value import Value
+
 MARK = b'"usage"'
 _BRACE = re.compile(rb"[{}]")
 _BYTES_A_TOKEN = 4
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(Value, frozen=True):
     """None: the engine did not say."""
 
     prompt: int | None = None
@@ -90,31 +93,16 @@ def _texts(value: Any) -> int:
     return 0
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class Counts(msgspec.Struct):
-    """The usual shape of a `usage` field."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-_counts = msgspec.json.Decoder(Counts)
-
-
 def _decode(data: bytes) -> Usage | None:
     """The usual shape at once; anything else field by field."""
     try:
-        found = _counts.decode(data)
+        found = shapes.counts.decode(data)
     except (msgspec.MsgspecError, ValueError):
         return _odd(data)
     return usual(found)
 
 
-def usual(found: Counts) -> Usage | None:
+def usual(found: shapes.Counts) -> Usage | None:
     """From counts in their usual shape; None where they count nothing."""
     prompt, completion, details = found.prompt_tokens, found.completion_tokens, found.prompt_tokens_details
     if prompt is None and completion is None:

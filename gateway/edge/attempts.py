@@ -108,24 +108,15 @@ class Attempts:
                 if x.trace:
                     x.trace.end(time.perf_counter(), (failure.code or failure.kind.value) if failure else "")
                 if failure is None:
-                    found = x.tally.usage or _UNKNOWN
-                    x.ticket.served(time.monotonic(), found.prompt, found.cached)
-                    if isinstance(replica, Key):
-                        replica.accepted()
+                    self._served(replica, x.ticket)
                     return
-                if isinstance(replica, Key):
-                    failure = replace(failure, sentence=replica.hushed(failure.sentence))
-                if failure.kind is not retry.Kind.STALE:
-                    x.hop(f"{model}@{replica.name}: {failure.sentence}")
-                if isinstance(replica, Key) and x.edge.externals.failed(replica, failure, heads):
-                    if heads is replica.heads and replica.name in tried:
-                        raise self._keys_busy(now)
-                    x.edge.metrics.retried(model)
-                    attempts, tried = attempts - 1, tried | {replica.name}
-                    continue  # it is out or rests, and another one is asked
-                self._failed(replica, x.ticket, failure)
+                failure, passed_over = self._failed(replica, x.ticket, failure, heads, now, tried)
             finally:
                 x.ticket.end()
+            if passed_over:
+                x.edge.metrics.retried(model)
+                attempts, tried = attempts - 1, tried | {replica.name}
+                continue  # it is out or rests, and another one is asked
             decision = retry.decide(
                 failure,
                 attempts=attempts,
@@ -179,13 +170,13 @@ class Attempts:
                 x.keeping.request, x.keeping.model = body, entry.name
             connection.send(head, body)
             return await relay.relay(x, connection, policies)
-        except UpstreamError as e:
-            kind = retry.Kind.STALE if e.stale else retry.Kind.RESET
-            return retry.Failure(kind, f"the engine failed in the middle of the request: {e}")
-        except errors.EngineRefused as e:
+        except UpstreamError as broken:
+            kind = retry.Kind.STALE if broken.stale else retry.Kind.RESET
+            return retry.Failure(kind, f"the engine failed in the middle of the request: {broken}")
+        except errors.EngineRefused as refused:
             if isinstance(replica, Key):  # the caller's fault: the key is good
                 replica.accepted()
-                e.sentence = replica.hushed(e.sentence)
+                refused.sentence = replica.hushed(refused.sentence)
             raise
         finally:
             if connection is not None:
@@ -204,7 +195,36 @@ class Attempts:
         parent = x.client.header(b"traceparent")
         return lines(parent, x.client.header(b"tracestate")) if parent else b""
 
-    def _failed(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
+    def _served(self, replica: Replica, ticket: Ticket) -> None:
+        found = self._x.tally.usage or _UNKNOWN
+        ticket.served(time.monotonic(), found.prompt, found.cached)
+        if isinstance(replica, Key):
+            replica.accepted()
+
+    def _failed(
+        self,
+        replica: Replica,
+        ticket: Ticket,
+        failure: retry.Failure,
+        heads: dict[str, bytes],
+        now: float,
+        tried: set[str],
+    ) -> tuple[retry.Failure, bool]:
+        """The failure as it may be told, and whether it was a provider's key that is out or rests now, so that another
+        one is asked."""
+        x = self._x
+        if isinstance(replica, Key):
+            failure = replace(failure, sentence=replica.hushed(failure.sentence))
+        if failure.kind is not retry.Kind.STALE:
+            x.hop(f"{self._entry.name}@{replica.name}: {failure.sentence}")
+        if isinstance(replica, Key) and x.edge.externals.failed(replica, failure, heads):
+            if heads is replica.heads and replica.name in tried:
+                raise self._keys_busy(now)
+            return failure, True
+        self._against(replica, ticket, failure)
+        return failure, False
+
+    def _against(self, replica: Replica, ticket: Ticket, failure: retry.Failure) -> None:
         x = self._x
         now, unreachable = time.monotonic(), failure.kind is retry.Kind.CONNECT
         if failure.against_replica:

@@ -67,6 +67,10 @@ class Client(ABC):
     async def piece(self) -> tuple[bytes, bool]:
         """The next part of the body and whether there is more; raises `TooSlow`, `ClientLeft`."""
 
+    def gone(self) -> bool:
+        """Whether it left."""
+        return self.left
+
     @abstractmethod
     def watch(self) -> None:
         """From now on cancel the calling task when the client leaves, and set `left`. The body must be read. Raises

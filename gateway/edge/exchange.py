@@ -124,7 +124,7 @@ class Exchange:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            if self.client.left:
+            if self.client.gone():
                 status = 200 if self.client.opened else CLIENT_LEFT
                 outcome, code = "client_left", "client_left"
             else:  # the process is stopping

@@ -13,12 +13,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from gateway.core import kept
-from gateway.core.errors import GatewayError
 from gateway.core.kept import Kept
-from gateway.edge.client import Client, Headers
+from gateway.edge.overheard import Overheard
 from llmgw import metrics, series
 
 if TYPE_CHECKING:
@@ -56,50 +55,6 @@ class Keeping:
         self.size += len(data)
 
 
-class Overheard:
-    """A client whose answer is taken down on its way. All else is the client's own."""
-
-    __slots__ = ("_client", "_keeping")
-
-    def __init__(self, client: Client, keeping: Keeping) -> None:
-        self._client: Any = client
-        self._keeping = keeping
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        sent: bool = self._client.answer(status, headers, body)
-        if sent:
-            self._keeping.hear(body)
-        return sent
-
-    async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        self._keeping.hear(body)
-        await self._client.whole(status, headers, body)
-
-    async def send(self, data: bytes) -> None:
-        self._keeping.hear(data)
-        await self._client.send(data)
-
-    def push(self, data: bytes, framed: bytes = b"") -> bool:
-        sent: bool = self._client.push(data, framed)
-        if sent:
-            self._keeping.hear(data)
-        return sent
-
-    def chunks(self) -> None:
-        """Each piece must be heard."""
-
-    async def close(self, data: bytes = b"") -> None:
-        self._keeping.hear(data)
-        await self._client.close(data)
-
-    async def refuse(self, error: GatewayError, headers: Headers) -> None:
-        self._keeping.hear(error.event() if self._client.opened else error.body())
-        await self._client.refuse(error, headers)
-
-
 class Keeper:
     """One edge's."""
 
@@ -120,7 +75,7 @@ class Keeper:
             return None
         project, again = (who.replay.project, who.replay.request) if who.replay is not None else (who.scope.project, "")
         keeping = Keeping(exchange.id, exchange.at, project, exchange.endpoint, entry.name, request.stream, again)
-        exchange.client = cast(Client, Overheard(exchange.client, keeping))
+        exchange.client = Overheard(exchange.client, keeping)
         return keeping
 
     def keep(self, keeping: Keeping) -> None:

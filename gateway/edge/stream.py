@@ -61,12 +61,12 @@ class Stream:
         try:
             failure = await self._begin()
             return failure if failure is not None else await self._pass_on()
-        except UpstreamError as e:
-            return await self._cut(str(e), e)
-        except Broken as e:
-            if e.before and self._tally.content_sent:
-                await self._exchange.client.send(e.before)
-            return e.failure
+        except UpstreamError as broken:
+            return await self._cut(str(broken), broken)
+        except Broken as fault:
+            if fault.before and self._tally.content_sent:
+                await self._exchange.client.send(fault.before)
+            return fault.failure
         except (sse.TooLong, zlib.error) as e:
             return Failure(Kind.BAD_ANSWER, f"the engine's stream cannot be passed on: {e}")
 
