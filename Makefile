@@ -15,6 +15,11 @@ up: ## install, start everything here, serve a chat on a real engine, stay with 
 	@deploy/install.sh up
 	@$(BIN)/python manage.py up $(if $(ONCE),--once) $(if $(STARTER),--starter $(STARTER)) $(if $(DETACH),--detach)
 
+.PHONY: compiled
+compiled: ## compile the inference path for this machine's edges (a minute or two; needs a C compiler)
+	@deploy/install.sh compile
+	@$(BIN)/python manage.py edge compile
+
 .PHONY: down
 down: ## end what `make up DETACH=1` started
 	@$(BIN)/python manage.py down
@@ -22,12 +27,16 @@ down: ## end what `make up DETACH=1` started
 # Where the store matters: these run on PostgreSQL too.
 STORE := tests/cluster tests/fleet tests/tenancy tests/catalog $(addprefix tests/gateway/test_,api.py books.py partitions.py publishing.py upgrading.py usage.py verifying.py)
 
+# What passes through the inference path: these run on its compiled form too.
+WALK := tests/gateway
+
 .PHONY: test
-test: ## install what tests need, then run every test on SQLite, and those of the store on PostgreSQL
+test: ## install what tests need, run every test on SQLite, those of the path compiled, those of the store on PostgreSQL
 	@deploy/install.sh test
 	@tests/os-packages.sh
 	@$(BIN)/python -m pytest -m "not slow and not e2e"
 	@$(BIN)/python -m pytest -m "slow or e2e"
+	@LLMGW_TEST_COMPILED=build/compiled $(BIN)/python -m pytest -m "not slow and not e2e" $(WALK)
 	@LLMGW_TEST_STORE=postgresql $(BIN)/python -m pytest -m "not slow and not e2e" $(STORE)
 
 .PHONY: quick
@@ -65,5 +74,5 @@ messages: ## take up new strings into locales/ and compile them
 
 .PHONY: pins
 pins: ## pin requirements/*.in anew, with hashes and without addresses (needs uv)
-	@for f in base up test; do uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	@for f in base up compile test; do uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --no-annotate requirements/$$f.in -o requirements/$$f.txt || exit 1; done

@@ -47,6 +47,8 @@ class Machine:
     """Further names and addresses that agents dial, for the link's certificate."""
     ca_file: str = ""
     """PEM certificates of authorities that are trusted beside the system's, for models served elsewhere."""
+    compiled: str = ""
+    """Where compiled forms of the inference path lie. Empty: in `home`. `off`: they are not taken."""
     node_id: str = ""
     """This machine's node id under `up`; empty: its host name."""
     language: str = "en"
@@ -93,6 +95,13 @@ class Machine:
         return self.home / "logs"
 
     @property
+    def compiled_dir(self) -> Path | None:
+        """None: compiled forms are not taken."""
+        if self.compiled == "off":
+            return None
+        return Path(self.compiled).absolute() if self.compiled else self.home / "compiled"
+
+    @property
     def agent_dir(self) -> Path:
         return self.home / "agent"
 
@@ -128,6 +137,7 @@ _VARIABLES = {
     "LLMGW_TRUSTED_PROXIES": "trusted_proxies",
     "LLMGW_LINK_NAMES": "link_names",
     "LLMGW_CA_FILE": "ca_file",
+    "LLMGW_COMPILED": "compiled",
     "LLMGW_NODE_ID": "node_id",
     "LLMGW_LANGUAGE": "language",
     "LLMGW_TIME_ZONE": "time_zone",

@@ -1,6 +1,7 @@
 """What every test gets: a state directory of its own, a real Redis, SQLite or the PostgreSQL that was asked for.
 
-`LLMGW_TEST_STORE=postgresql` starts a PostgreSQL from its wheel for the whole run.
+`LLMGW_TEST_STORE=postgresql` starts a PostgreSQL from its wheel for the whole run. `LLMGW_TEST_COMPILED=FOLDER` takes
+the inference path in its compiled form, which is made in the folder if it is not there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ if os.environ.get("LLMGW_TEST_STORE") == "postgresql":
     from tests.services.postgres import start as _start_postgres
 
     os.environ["LLMGW_STORE"] = _start_postgres()
+
+if _compiled := os.environ.get("LLMGW_TEST_COMPILED"):
+    from gateway.compiling import building as _building
+    from gateway.compiling import loading as _loading
+
+    _building.build(Path(_compiled).absolute())
+    assert _loading.use(Path(_compiled).absolute()).compiled
+    os.environ["LLMGW_COMPILED"] = str(Path(_compiled).absolute())
 
 # Read here, not by pytest-django's own option: that reads them before this file has set the state directory.
 os.environ["DJANGO_SETTINGS_MODULE"] = "llmgw.settings"

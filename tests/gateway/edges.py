@@ -78,7 +78,7 @@ class EdgeProcess:
         self.port = sock.getsockname()[1]
         os.set_inheritable(sock.fileno(), True)
         env = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("LLMGW_")},
+            **{k: v for k, v in os.environ.items() if not k.startswith("LLMGW_") or k == "LLMGW_COMPILED"},
             "LLMGW_HOME": str(self.home),
             "LLMGW_REDIS": self.redis_url,
             "LLMGW_LISTEN_FD": str(sock.fileno()),
