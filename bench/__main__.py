@@ -27,7 +27,7 @@ EXAMPLES = """examples:
   python -m bench --quick                          a minute, for a first look
   python -m bench                                  five rounds, for figures to write down
   python -m bench --only requests,burst --rounds 9
-  python -m bench --contenders direct,nginx,litellm,sglang,sglang-cache,edge   beside other gateways
+  python -m bench --contenders direct,nginx,litellm,sglang,sglang-cache,edge,compiled   beside other gateways
   python -m bench --tries 4                        on a machine with other work: measures again what that disturbed
   python -m bench --profile requests               where the edge spends its time"""
 
@@ -91,7 +91,7 @@ def _list_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 def _plan(options: argparse.Namespace) -> Plan:
     there = tuple(n for n in rounds.NAMES if n != "nginx" or contenders.nginx_binary())
-    asked = options.contenders or tuple(n for n in there if n not in PEERS)
+    asked = options.contenders or tuple(n for n in there if n not in PEERS and n != "compiled")
     if "nginx" in asked and "nginx" not in there:
         raise contenders.CannotStart("nginx was asked for and is not on the PATH")
     if "nginx" not in there:

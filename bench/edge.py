@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from bench import processes
 from bench.contenders import CannotStart, Contender, Engine, wait_until_answers
 from bench.processes import Cores
 from bench.requests import MODEL, PACED
+from gateway.compiling import building
 from gateway.core import snapshot
 from gateway.core.record import Settlement, decode
 from gateway.core.snapshot import Catalog, Endpoint, Endpoints, KeyEntry, ModelEntry, Part, Policies, Scope, Tenancy
@@ -51,9 +52,11 @@ def edge(
     run: Sequence[str] = ("-m", "gateway.edge"),
     other: Mapping[str, Part] | None = None,
     root: Path = ROOT,
+    compiled: Path | None = None,
 ) -> Iterator[Edge]:
     """The edge on its core, with Redis on the load's. `run` may put a profiler in between, `other` parts of the
-    snapshot take the place of the usual ones, `root` is the checkout whose edge it is."""
+    snapshot take the place of the usual ones, `root` is the checkout whose edge it is, `compiled` the folder of the
+    compiled form that it takes."""
     this = _state_directory(folder)
     with ExitStack() as stack:
         redis_pid = stack.enter_context(_redis(this, which.load))
@@ -64,6 +67,7 @@ def edge(
         output = stack.enter_context(log.open("wb"))
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LLMGW_")}
         environment |= {"LLMGW_HOME": str(this.home), "LLMGW_LISTEN_FD": str(listener.fileno()), "PORT": str(port)}
+        environment["LLMGW_COMPILED"] = str(compiled) if compiled is not None else "off"
         process = processes.start(
             (sys.executable, *run),
             which.proxy,
@@ -75,7 +79,18 @@ def edge(
         )
         stack.callback(processes.end, process)
         wait_until_answers("the edge", process, port, "/ready", log)
-        yield Edge(Contender("edge", port, process.pid, KEY), redis_pid, this.spool_dir)
+        name = "edge" if compiled is None else "compiled"
+        yield Edge(Contender(name, port, process.pid, KEY), redis_pid, this.spool_dir)
+
+
+def compiled(say: Callable[[str], None]) -> Path:
+    """The folder of the compiled form, which is made where it is missing. Raises `CannotStart`."""
+    where = ROOT / "build" / "compiled"
+    try:
+        building.build(where, say)
+    except building.CannotCompile as e:
+        raise CannotStart(str(e)) from None
+    return where
 
 
 def _state_directory(folder: Path) -> machine.Machine:

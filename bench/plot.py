@@ -11,6 +11,7 @@ COLOURS = {
     "direct": "#9aa5b1",
     "nginx": "#5b8c5a",
     "edge": "#2f6fb3",
+    "compiled": "#1f4a7a",
     "litellm": "#b5654a",
     "sglang": "#8c6bb1",
     "sglang-cache": "#a98bc9",

@@ -82,9 +82,9 @@ def targets(verdicts: Sequence[Verdict]) -> str:
 
 def books(run: Run) -> list[str]:
     """A sentence where the edge's books and the clients' answers disagree."""
-    if run.settled is None or run.settled == run.answered_by_edge:
+    if run.settled is None or run.settled == run.answered_by_edges:
         return []
-    return [f"the edge settled {run.settled:,} requests and clients were answered {run.answered_by_edge:,}"]
+    return [f"the edge settled {run.settled:,} requests and clients were answered {run.answered_by_edges:,}"]
 
 
 def as_json(

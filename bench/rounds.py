@@ -10,13 +10,15 @@ from pathlib import Path
 from bench import contenders, processes
 from bench.cell import Cell
 from bench.contenders import CannotStart, Contender
-from bench.edge import Edge, edge
+from bench.edge import Edge, compiled, edge
 from bench.measuring import measure
 from bench.peers import PEERS, addresses
 from bench.processes import Cores
 from bench.workloads import WORKLOADS, Workload
 
-NAMES = ("direct", "nginx", *PEERS, "edge")
+EDGES = ("edge", "compiled")
+"""The edge from its sources, and in its compiled form."""
+NAMES = ("direct", "nginx", *PEERS, *EDGES)
 QUIET = 0.05
 """The share of the two cores that others may take before a figure is doubtful."""
 
@@ -41,11 +43,11 @@ class Run:
     cells: tuple[Cell, ...]
     all: tuple[Cell, ...]
     settled: int | None
-    """What the edge left in its books, which must be what clients were answered; None without an edge."""
+    """What the edges left in their books, which must be what clients were answered; None without an edge."""
 
     @property
-    def answered_by_edge(self) -> int:
-        return sum(c.answered for c in self.all if c.contender == "edge")
+    def answered_by_edges(self) -> int:
+        return sum(c.answered for c in self.all if c.contender in EDGES)
 
 
 def run(plan: Plan, which: Cores, scratch: Path, say: Callable[[str], None]) -> Run:
@@ -56,7 +58,7 @@ def run(plan: Plan, which: Cores, scratch: Path, say: Callable[[str], None]) -> 
         engine = stack.enter_context(contenders.engine(which.load))
         ours = [engine.pid]
         measured: list[Contender] = []
-        the_edge: Edge | None = None
+        edges: list[Edge] = []
         if "direct" in plan.contenders:
             measured.append(contenders.direct(engine))
         if "nginx" in plan.contenders:
@@ -68,10 +70,11 @@ def run(plan: Plan, which: Cores, scratch: Path, say: Callable[[str], None]) -> 
                     measured.append(stack.enter_context(peer))
                 except CannotStart as e:
                     say(f"left out: {e}")
-        if "edge" in plan.contenders:
-            the_edge = stack.enter_context(edge(engine, which, scratch / "home"))
-            measured.append(the_edge.contender)
-            ours.append(the_edge.redis_pid)
+        for name in (n for n in EDGES if n in plan.contenders):
+            builds = compiled(say) if name == "compiled" else None
+            edges.append(stack.enter_context(edge(engine, which, scratch / f"{name}-home", compiled=builds)))
+        measured += [one.contender for one in edges]
+        ours += [one.redis_pid for one in edges]
         ours += [c.pid for c in measured if c.pid not in ours]
         stage = _Stage(plan, which, tuple(ours), scratch)
         for contender in measured:
@@ -81,10 +84,9 @@ def run(plan: Plan, which: Cores, scratch: Path, say: Callable[[str], None]) -> 
                 for contender in measured if round % 2 == 0 else reversed(measured):
                     stage.cell(contender, workload, round)
             say(f"round {round + 1} of {plan.rounds}")
-        settled = None
-        if the_edge is not None:
-            processes.settle(the_edge.contender.pid)
-            settled = the_edge.settled()
+        for one in edges:
+            processes.settle(one.contender.pid)
+        settled = sum(one.settled() for one in edges) if edges else None
         return Run(tuple(stage.chosen), tuple(stage.all), settled)
 
 

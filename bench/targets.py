@@ -37,24 +37,29 @@ class Verdict:
         return self.value >= self.target.bound if self.target.at_least else self.value <= self.target.bound
 
 
+def _ours(figures: Figures, name: str) -> float:
+    """Of the edge in its compiled form where that was measured."""
+    return figures["compiled" if "compiled" in figures else "edge"][name].median
+
+
 def _edge(name: str) -> Callable[[Figures], float]:
-    return lambda f: f["edge"][name].median
+    return lambda f: _ours(f, name)
 
 
 def _to_nginx(name: str) -> Callable[[Figures], float]:
-    return lambda f: f["edge"][name].median / f["nginx"][name].median
+    return lambda f: _ours(f, name) / f["nginx"][name].median
 
 
 def _to(peer: str, name: str) -> Callable[[Figures], float]:
-    return lambda f: f["edge"][name].median / f[peer][name].median
+    return lambda f: _ours(f, name) / f[peer][name].median
 
 
 def _beyond_nginx_ms(name: str) -> Callable[[Figures], float]:
-    return lambda f: (f["edge"][name].median - f["nginx"][name].median) / 1000
+    return lambda f: (_ours(f, name) - f["nginx"][name].median) / 1000
 
 
 def _ms(name: str) -> Callable[[Figures], float]:
-    return lambda f: f["edge"][name].median / 1000
+    return lambda f: _ours(f, name) / 1000
 
 
 TARGETS = (
@@ -89,4 +94,4 @@ def _value(target: Target, figures: Figures) -> float | None:
 def _pace_kept(figures: Figures) -> bool:
     """Whether the edge relayed what the engine sent, to a twentieth."""
     name = "paced_tokens_per_s"
-    return figures["edge"][name].median >= 0.95 * figures["direct"][name].median
+    return _ours(figures, name) >= 0.95 * figures["direct"][name].median

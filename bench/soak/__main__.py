@@ -14,7 +14,7 @@ import msgspec
 
 from bench import processes
 from bench.contenders import CannotStart
-from bench.edge import edge, parts
+from bench.edge import compiled, edge, parts
 from bench.processes import Cores
 from bench.soak import plot, verdict
 from bench.soak.clients import Seen, crowd
@@ -32,11 +32,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compiled", action="store_true", help="on the compiled inference path")
     options = parser.parse_args()
     which = processes.cores() or Cores(0, 0)
     with tempfile.TemporaryDirectory(prefix="llmgw-soak-") as scratch:
         try:
-            found = asyncio.run(_soak(options.minutes * 60, options.seed, which, Path(scratch)))
+            builds = compiled(lambda _: None) if options.compiled else None
+            found = asyncio.run(_soak(options.minutes * 60, options.seed, which, Path(scratch), builds))
         except CannotStart as e:
             print(f"soak: {e}", file=sys.stderr)
             return 2
@@ -45,15 +47,17 @@ def main() -> int:
     return 0 if all(line.good for line in found) else 1
 
 
-async def _soak(seconds: float, seed: int, which: Cores, scratch: Path) -> list[verdict.Line]:
+async def _soak(seconds: float, seed: int, which: Cores, scratch: Path, builds: Path | None) -> list[verdict.Line]:
+    """`builds`: where the compiled path lies; None: the edge runs from its sources."""
     samples: list[Sample] = []
     seen, began = Seen(), time.monotonic()
     async with moody(seed) as engine:
         with ExitStack() as stack:
             policies = Policies(1, retries=2, connect_timeout_s=2.0)
             home = scratch / "home"
+            other = {**parts(engine), "policies": policies}
             running = await asyncio.to_thread(
-                lambda: stack.enter_context(edge(engine, which, home, other={**parts(engine), "policies": policies}))
+                lambda: stack.enter_context(edge(engine, which, home, other=other, compiled=builds))
             )
             watch = Watch(running, machine.Machine(home=home).redis_url)
 
