@@ -16,7 +16,7 @@ from statistics import median
 import redis
 
 from bench import contenders, processes
-from bench.edge import KEY, edge, parts
+from bench.edge import KEY, compiled, edge, parts
 from bench.measuring import measure
 from bench.workloads import WORKLOADS
 from gateway.core.ledger import account, keys
@@ -35,6 +35,7 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--seconds", type=float, default=1.5)
     options.add_argument("--workload", default="requests", choices=[w.name for w in WORKLOADS])
+    options.add_argument("--compiled", action="store_true", help="on the compiled inference path")
     asked = options.parse_args()
     which = processes.cores()
     if which is None:
@@ -50,7 +51,8 @@ def main() -> int:
         assert isinstance(tenancy, Tenancy)
         assert isinstance(catalog, Catalog)
         other: dict[str, Part] = {"tenancy": _tenancy(tenancy), "catalog": _priced(catalog)}
-        the_edge = stack.enter_context(edge(engine, which, folder / "home", other=other))
+        builds = compiled(lambda _: None) if asked.compiled else None
+        the_edge = stack.enter_context(edge(engine, which, folder / "home", other=other, compiled=builds))
         with redis.Redis(unix_socket_path=str(folder / "home" / "run" / "redis.sock")) as client:
             for one in _levels():
                 client.hset(keys.purse(account.name(one.level, one.id), one.period), mapping={"s": 0, "k": 1})

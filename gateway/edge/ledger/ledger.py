@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 from gateway.core.ledger.keys import LEASE_S
@@ -33,7 +33,7 @@ SETTLE_S = 0.002
 JOURNAL_S = 5.0
 """How long an answered batch is remembered: longer than a Redis that syncs each second can lose, or a replica lag."""
 RETRY_S, MOST_RETRY_S = 0.1, 0.5
-_FOLDER = Path(__file__).parent
+_FOLDER = resources.files("gateway.edge.ledger")
 BATCH = (_FOLDER / "batch.lua").read_bytes()
 HELLO = (_FOLDER / "hello.lua").read_bytes()
 

@@ -108,7 +108,7 @@ def test_figures_as_people_say_them() -> None:
     ],
 )
 def test_a_limit_that_was_met_names_its_level(level: str, limits: Limits, limit: Limit, command: str) -> None:
-    error = refusals.refusal(LevelLimits(level, "x", limits), limit, 1000, 60, 5, Worst(10, 10, False, 10))
+    error = refusals.refusal(LevelLimits(level, "x", limits), limit, 1000, 60, 5, Worst(10, 10, 10, False))
     found = tell(Told(ID, "refused", code=error.name, reason=error.sentence, key="k1", project_path="a/b/c"))
     assert found[1].command == command
 
