@@ -398,6 +398,7 @@ LOOKS = [("light", 1280), ("dark", 390)]
         ("/admin/facility", False),
         ("/admin/replicas/r-0000000005", False),
         ("/admin/requests?tag=feature", False),
+        ("/admin/requests?outcome=failed", False),
         ("/admin/requests/req_" + "0" * 26, False),
         ("/admin/models/tiny/bench", False),
         ("/admin/notices", False),
@@ -418,6 +419,12 @@ def test_axe_finds_nothing_serious(open_page: Open, path: str, stranger: bool) -
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.set_viewport_size({"width": width, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} is wider than {width}"
+        if width > 1000:
+            wide = page.evaluate(
+                "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
+                ".map(t => t.getAttribute('aria-label'))"
+            )
+            assert wide == [], f"tables of {path} are wider than a desktop's page"
         for violation in Axe().run(page, options=AXE).response["violations"]:
             if violation["impact"] in ("serious", "critical"):
                 targets = [n["target"] for n in violation["nodes"]][:3]

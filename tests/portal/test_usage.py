@@ -99,7 +99,7 @@ def test_the_page_its_csv_and_the_selector_agree_and_say_the_zone(admin: Client,
     assert [row["day"] for row in table] == [d["day"].isoformat() for d in reversed(daily)]
     assert [int(row["requests"]) for row in table] == [d["requests"] for d in reversed(daily)]
     assert sum(int(row["prompt_tokens"]) for row in table) == sum(d["prompt_tokens"] for d in daily)
-    shown = page[page.index('class="table tall"') :]
+    shown = page[page.index('class="table tall dense"') :]
     figures = [int(n) for n in re.findall(r'</th><td class="n">([\d,]+)</td>', shown)]
     assert figures == [int(row["requests"]) for row in table]
 

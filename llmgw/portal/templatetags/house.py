@@ -235,4 +235,4 @@ def more(rows: Sequence[Any]) -> int:
 def day_of(columns: Sequence[date], index: int) -> str:
     """The short date below a plot's column."""
     # Translators: the date below a plot's column, in Django's format letters.
-    return formats.date_format(columns[index], pgettext("short day", "M j"))
+    return formats.date_format(columns[index], pgettext("short day", "j M"))
