@@ -19,7 +19,7 @@ from llmgw.portal.sentences.walk import Walk
 NOT_SHOWN = re.compile(
     r"(^|/)(migrations|management)/|^llmgw/(up/|rehearsal/(?!change|overlay)|machine\.py)"
     r"|^agent/(launchers/|rehearsal/|node/(agent|commands|joining)\.py)"
-    r"|^gateway/(conform/|edge/(?!key_files)|core/(ledger/|admission/|answers|principal|request|sieve|tags))"
+    r"|^gateway/(compiling/|conform/|edge/(?!key_files)|core/(ledger/|admission/|answers|principal|request|sieve|tags))"
 )
 """Whose sentences no page shows: they go to a terminal, or to the programs that call the gateway."""
 
