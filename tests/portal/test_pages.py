@@ -151,3 +151,11 @@ def test_what_is_unknown_is_not_zero(admin: Client) -> None:
     page = admin.get("/admin/nodes/node-3").content.decode()
     assert 'class="nil"' in page
     assert "0 GiB" not in page
+
+
+@pytest.mark.parametrize("name", ["nodes", "replicas", "models", "people", "tenants", "audit", "notices"])
+def test_a_search_that_finds_nothing_says_so_and_not_that_there_is_none(admin: Client, name: str) -> None:
+    page = admin.get(f"/admin/{name}?q=zzzz").content.decode()
+    assert "Nothing is like that." in page
+    assert "llmgw node join-code" not in page
+    assert "llmgw model add" not in page
