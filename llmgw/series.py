@@ -92,6 +92,7 @@ TAGGED_TOKENS = Metric(
     ("tag", "value", "direction"),
 )
 IN_FLIGHT = Metric("llmgw_requests_in_flight", "gauge", "Requests that are being answered now.", ("model",))
+EDGES = Metric("llmgw_edges", "gauge", "Edges, by the form of their inference path: compiled, interpreted.", ("form",))
 EDGE_TASKS = Metric("llmgw_edge_tasks", "gauge", "Tasks in the edges' event loops.")
 RETRIES = Metric(
     "llmgw_retries_total", "counter", "Attempts that were made again, on another replica or the same.", ("model",)
@@ -326,7 +327,7 @@ TENANT_COST = Metric(
 
 ALL: tuple[Metric, ...] = (
     REQUESTS, REQUEST_SECONDS, TTFT, TPOT, INTER_TOKEN, OUTPUT_RATE, TENANT_TPOT, TENANT_OUTPUT_RATE, TOKENS,
-    TAGGED_REQUESTS, TAGGED_TOKENS, IN_FLIGHT, EDGE_TASKS, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
+    TAGGED_REQUESTS, TAGGED_TOKENS, IN_FLIGHT, EDGES, EDGE_TASKS, RETRIES, ROUTES, ATTEMPTS, BREAKER_OPENED,
     CACHE_REQUESTS, CACHE_BYTES, CACHE_ENTRIES, CACHE_SAVED_TOKENS, CACHE_SAVED_COST, PREFIX_SAVED_COST,
     FALLBACKS, EXTERNAL_KEYS, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_KV, QUEUE_WAITING, QUEUE_SECONDS,
     QUEUE_REFUSED, SATURATION, SLO, SLO_P99, BREAKERS, SNAPSHOT_VERSION, SNAPSHOT_AGE, LEDGER_REFUSED,

@@ -57,8 +57,9 @@ def build(where: Path, say: Say = lambda _: None) -> Path:
         shutil.rmtree(making / "c")
         shutil.rmtree(making / "objects")
         (making / LIST).write_text(json.dumps(files, indent=1))
-        making.rename(target)
-        making.mkdir()  # for its context to remove
+        with contextlib.suppress(OSError):  # another was as quick, and has made the same
+            making.rename(target)
+            making.mkdir()  # for its context to remove
     for other in where.iterdir():
         if other != target and (other / LIST).is_file():
             shutil.rmtree(other)

@@ -19,7 +19,7 @@ def main() -> None:
     logging.getLogger(__name__).info("the inference path is %s", form.sentence)
     from gateway.edge.serving import serve  # its modules may come compiled from here on
 
-    uvloop.run(serve(this))
+    uvloop.run(serve(this, form.compiled))
 
 
 if __name__ == "__main__":

@@ -48,8 +48,9 @@ _JSON = (b"content-type", b"application/json")
 class Edge:
     """One process's edge. `start` before the first request, `stop` after the last."""
 
-    def __init__(self, machine: Machine, edge_id: str) -> None:
+    def __init__(self, machine: Machine, edge_id: str, compiled: bool = False) -> None:
         self.id = edge_id
+        self.form = "compiled" if compiled else "interpreted"
         self.callers = Callers(secrets.read_or_make(machine.secrets_dir, "chat"))
         self.fleet = Fleet(secrets.read_or_make(machine.secrets_dir, "engine"))
         ours = (machine.secrets_dir, machine.pki_dir)

@@ -175,6 +175,7 @@ class EdgeFigures:
         put = self.figures.put
         for model, live in edge.live.models.items():
             put(series.IN_FLIGHT, live.in_flight, (model,))
+        put(series.EDGES, 1, (edge.form,))
         put(series.EDGE_TASKS, len(asyncio.all_tasks(edge.loop)))
         for metric in (series.BREAKERS, series.ENGINE_RUNNING, series.ENGINE_WAITING, series.ENGINE_KV):
             self.figures.clear(metric)

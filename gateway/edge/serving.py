@@ -57,8 +57,9 @@ def listener(this: machine.Machine) -> socket.socket:
         raise SystemExit(f"llmgw: cannot listen on {this.host} port {this.port} ({e.strerror}): set PORT") from None
 
 
-async def serve(this: machine.Machine) -> None:
-    edge = Edge(this, f"{socket.gethostname()[:30]}-{os.getpid()}-{int(time.time() * 1000):x}")
+async def serve(this: machine.Machine, compiled: bool) -> None:
+    """`compiled`: in which form its modules were imported."""
+    edge = Edge(this, f"{socket.gethostname()[:30]}-{os.getpid()}-{int(time.time() * 1000):x}", compiled)
     config = uvicorn.Config(
         edge,
         http=EdgeProtocol,
