@@ -25,13 +25,25 @@ _TRIES = 8
 class Mould:
     """Of one stream."""
 
-    __slots__ = ("_cast_head", "_cast_tail", "_changes", "_first", "_framed", "_head", "_last", "_tail", "_tries")
+    __slots__ = (
+        "_cast_head",
+        "_cast_tail",
+        "_changes",
+        "_first",
+        "_framed_last",
+        "_framed_tail",
+        "_head",
+        "_last",
+        "_tail",
+        "_tries",
+    )
 
     def __init__(self) -> None:
         self._head = self._tail = self._cast_head = self._cast_tail = b""
         self._first = self._last = _NEVER
-        self._framed = b"", b"", _NEVER, 0
-        """What a chunk's text stands between, and where that is, from the end of the chunk's size and from its own."""
+        self._framed_tail = b""
+        self._framed_last = 0
+        """Of an HTTP chunk: what stands behind its text, and how many bytes that are, negative."""
         self._changes = False
         self._tries = _TRIES
 
@@ -54,10 +66,9 @@ class Mould:
         if size > LONGEST:
             return None
         frame = SIZES[size]
-        head, end, first, last = self._framed
         at = len(frame)
-        first, last = first + at, last + size
-        if first > last or data[:at] != frame or data[at:first] != head or data[last:] != end:
+        first, last = self._first + at, self._framed_last + size
+        if first > last or data[:at] != frame or data[at:first] != self._head or data[last:] != self._framed_tail:
             return None
         text = data[first:last]
         if _QUOTE in text or _LF in text or _CR in text or data[last - 1] == _BACKSLASH:
@@ -80,7 +91,7 @@ class Mould:
         if end < 0 or event[end - 1 : end] == b"\\":
             return
         self._head, self._tail = event[:start], event[end:]
-        self._framed = self._head, self._tail + b"\r\n", start, end - len(event) - 2
+        self._framed_tail, self._framed_last = self._tail + b"\r\n", end - len(event) - 2
         self._first, self._last = start, len(event) - end
         self._cast_head, self._cast_tail = became[: left.end()], became[left.end() + end - start :]
         self._changes = event != became

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gateway.core.errors import GatewayError, TooLarge, TooSlow
 
@@ -105,9 +105,13 @@ class Client(ABC):
         chunk, for who sends such."""
         return False
 
-    def chunks(self) -> Callable[[bytes], bool] | None:
-        """`push` of nothing but whole HTTP chunks, for an answer that is sent in such; None where it is not."""
-        return None
+    def passes_chunks(self) -> bool:
+        """Whether `pass_on` may be asked: the answer is open, and is sent in HTTP chunks."""
+        return False
+
+    def pass_on(self, chunk: bytes) -> bool:
+        """`push` of a whole HTTP chunk, as it is sent."""
+        return False
 
     @abstractmethod
     async def close(self, data: bytes = b"") -> None:

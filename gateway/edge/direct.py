@@ -7,7 +7,6 @@ the client is gone; to the rest of uvicorn it looks like one of its own request-
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -236,10 +235,10 @@ class DirectClient(Client):
         if not self.disconnected:
             self._transport.write(opening + data if opening else data)
 
-    def chunks(self) -> Callable[[bytes], bool] | None:
-        return self._pass_on if self._chunked and not self._opening else None
+    def passes_chunks(self) -> bool:
+        return self._chunked and not self._opening
 
-    def _pass_on(self, chunk: bytes) -> bool:
+    def pass_on(self, chunk: bytes) -> bool:
         if self._flow.write_paused:
             return False
         if not self.disconnected:

@@ -27,13 +27,13 @@ class Stream:
 
     __slots__ = (
         "_capture",
-        "_cast",
+        "_client",
         "_exchange",
-        "_gap",
+        "_gaps",
         "_heard_at",
         "_held",
         "_inflate",
-        "_push",
+        "_mould",
         "_reader",
         "_ready",
         "_sieve",
@@ -48,13 +48,13 @@ class Stream:
         self._capture = exchange.capture
         self._held: list[bytes] = []
         self._ready = b""
-        self._push = exchange.client.push
+        self._client = exchange.client
         request = exchange.request
         assert request is not None
         self._sieve = Sieve(request.wants_usage, request.each_usage, request.choices)
-        self._cast = self._sieve.mould.cast
+        self._mould = self._sieve.mould
         self._tally.finished = False
-        self._gap = exchange.edge.metrics.gaps(exchange.known().name).append
+        self._gaps = exchange.edge.metrics.gaps(exchange.known().name)
         self._heard_at = 0.0
 
     async def run(self) -> Failure | None:
@@ -91,6 +91,7 @@ class Stream:
 
     async def _pass_on(self) -> Failure | None:
         waits, connection, deadline = self._waits, self._waits.connection, self._waits.deadline()
+        as_it_came = self._inflate is None and self._capture is None
         self._heard_at = time.monotonic()
         while True:
             ready, self._ready = self._ready, b""
@@ -103,7 +104,8 @@ class Stream:
             if connection.ended:
                 return await self._end()
             heard_at = self._heard_at
-            if await connection.pour(self._take, deadline, self._straight_through()):
+            straight = self._straight if as_it_came and self._client.passes_chunks() else None
+            if await connection.pour(self._take, deadline, straight):
                 deadline = waits.heard()
             elif self._heard_at != heard_at:
                 deadline = waits.heard(self._heard_at)
@@ -112,33 +114,17 @@ class Stream:
             else:
                 deadline = waits.deadline()
 
-    def _straight_through(self) -> Callable[[bytes], bool] | None:
+    def _straight(self, data: bytes) -> bool:
         """For what may be an HTTP chunk with an event like those before it: whether it was, and is on its way to the
-        client. Its names are its own, which are found faster than those of an object."""
-        if self._inflate is not None or self._capture is not None:
-            return None
-        pass_on = self._exchange.client.chunks()
-        if pass_on is None:
-            return None
-        cast, reader, tally, gap, monotonic = (
-            self._sieve.mould.chunk,
-            self._reader,
-            self._tally,
-            self._gap,
-            time.monotonic,
-        )
-
-        def straight(data: bytes) -> bool:
-            chunk = cast(data)
-            if chunk is None or reader.kept or not pass_on(chunk):
-                return False
-            now = monotonic()
-            gap(now - self._heard_at)
-            self._heard_at = now
-            tally.events += 1
-            return True
-
-        return straight
+        client."""
+        chunk = self._mould.chunk(data)
+        if chunk is None or self._reader.kept or not self._client.pass_on(chunk):
+            return False
+        now = time.monotonic()
+        self._gaps.append(now - self._heard_at)
+        self._heard_at = now
+        self._tally.events += 1
+        return True
 
     def _take(self, data: bytes, framed: bytes) -> bool:
         """A piece of the body, to the client at once, in the HTTP chunk that it came in (`framed`) where nothing of it
@@ -146,11 +132,11 @@ class Stream:
         if self._inflate is not None:
             data, framed = self._inflate(data), b""
         now = time.monotonic()
-        self._gap(now - self._heard_at)
+        self._gaps.append(now - self._heard_at)
         self._heard_at = now
         tally, reader, sieve = self._tally, self._reader, self._sieve
         finished = sieve.finished
-        if not reader.kept and (block := self._cast(data)) is not None:
+        if not reader.kept and (block := self._mould.cast(data)) is not None:
             tally.events += 1
         else:
             block = reader.feed(data)
@@ -158,7 +144,7 @@ class Stream:
                 return True
             block = self._sift(block)
             tally.events += sieve.events
-        if sieve.done or not self._push(block, framed if block is data else b""):
+        if sieve.done or not self._client.push(block, framed if block is data else b""):
             self._ready = block
             return False
         if self._capture is not None:
