@@ -19,41 +19,39 @@ LIST = "modules.json"
 
 
 class Form(NamedTuple):
-    """How the walk of a request runs in this process."""
+    """How the walk of a request runs in a process."""
 
-    compiled: bool
+    build: Path | None
+    """The compiled one's folder."""
     sentence: str
+
+    @property
+    def compiled(self) -> bool:
+        return self.build is not None
 
 
 def form(where: Path | None) -> Form:
-    """Which one a process that starts now takes."""
+    """Which one a process takes that starts now. `where`: the folder of builds; None: it is switched off."""
     if where is None:
-        return Form(False, "interpreted: compiled forms are switched off (`compiled: off`)")
-    build = found(where)
-    if build is None:
-        others = any(where.glob(f"*/{LIST}"))
-        state = "what was compiled here is of other sources" if others else "it has not been compiled here"
-        return Form(False, f"interpreted: {state} (`llmgw edge compile`)")
-    return Form(True, f"compiled: {len(walk.MODULES)} modules from {build.name}")
-
-
-def found(where: Path) -> Path | None:
-    """The build of the sources as they are, in the folder `where` of builds."""
+        return Form(None, "interpreted: compiled forms are switched off (`compiled: off`)")
     build = where / walk.digest()
-    return build if (build / LIST).is_file() else None
+    if (build / LIST).is_file():
+        return Form(build, f"compiled: {len(walk.MODULES)} modules from {build.name}")
+    others = any(where.glob(f"*/{LIST}"))
+    state = "what was compiled here is of other sources" if others else "it has not been compiled here"
+    return Form(None, f"interpreted: {state} (`llmgw edge compile`)")
 
 
 def use(where: Path | None) -> Form:
-    """To be called before any of the modules is imported. None: it is switched off. Raises `ImportError` where the
-    build cannot be read; a missing one is no error, for the sources do the same."""
+    """Takes it. To be called before any of the modules is imported. Raises `ImportError` where it is not, and `OSError`
+    where a build cannot be read; a missing one is no error, for the sources do the same."""
     taken = form(where)
-    build = found(where) if where is not None else None
-    if build is None:
+    if taken.build is None:
         return taken
     early = [module for module in walk.MODULES if module in sys.modules]
     if early:
         raise ImportError(f"the compiled form must come before its modules, and {early[0]} is imported already")
-    files = {name: build / file for name, file in json.loads((build / LIST).read_bytes()).items()}
+    files = {name: taken.build / file for name, file in json.loads((taken.build / LIST).read_bytes()).items()}
     sys.meta_path.insert(0, _Finder(files))
     return taken
 

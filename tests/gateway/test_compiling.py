@@ -39,12 +39,12 @@ def test_without_a_build_the_sources_run(tmp_path: Path) -> None:
 
 def test_a_build_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path)
-    assert loading.found(tmp_path) is not None
+    assert loading.form(tmp_path).compiled
     monkeypatch.setattr(walk, "ROOT", tmp_path / "other")
     for module in walk.MODULES:
         walk.file_of(module).parent.mkdir(parents=True, exist_ok=True)
         walk.file_of(module).write_text(f'"""Another {module}."""\n')
-    assert loading.found(tmp_path) is None
+    assert "of other sources" in loading.form(tmp_path).sentence
 
 
 def test_it_must_come_before_its_modules(tmp_path: Path) -> None:
