@@ -23,7 +23,7 @@ from gateway.compiling import walk
 from gateway.compiling.loading import LIST
 
 LEVEL = "2"
-"""Of the compiler's optimisation: 3 takes half as long again and gains nothing that was measured."""
+"""Of the compiler's optimisation."""
 PACKAGES = "sudo apt-get install gcc python3-dev"
 Say = Callable[[str], None]
 

@@ -25,7 +25,8 @@ class Command(NounCommand):
 def _compile() -> dict[str, Any]:
     where = settings.MACHINE.compiled_dir
     if where is None:
-        raise Invalid("compiled_off", "compiled forms are switched off here: take `compiled: off` out of config.yaml")
+        said = "compiled forms are switched off here: take back `compiled: off` in config.yaml, or LLMGW_COMPILED=off"
+        raise Invalid("compiled_off", said)
     began = time.monotonic()
     try:
         made = building.build(where, _say)
